@@ -1,0 +1,303 @@
+"""The record of a cell: one JSON document that says what was run and what came out, and the store that holds them.
+
+A record is canonical JSON (sorted keys, UTF-8, one line feed at the end). Its ``id`` is the SHA-256 of the document
+without the ``id`` itself. Scores are never typed in: they are computed from the stored samples (`harness.scoring`).
+
+Layout of a store, friendly to git::
+
+    results/<protocol>/<model>/n<N>/<method>/seed<k>.json      the record
+    results/<protocol>/<model>/n<N>/<method>/seed<k>/          what it points to, by digest
+        updates.jsonl                                          one line per policy update
+        samples/<task>.parquet                                 one row per sample
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from methods.errors import UserError
+
+SCHEMA_VERSION = 1
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Division = Literal["closed", "open"]
+Status = Literal["done", "collapsed", "failed"]
+Verdict = Literal["right", "wrong", "error"]
+GRADERS = ("published", "audited")
+
+
+class _Part(BaseModel):
+    """Strict and frozen: an unknown field is an error, and no number is silently NaN."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class ProtocolRef(_Part):
+    """The protocol that the run followed."""
+
+    id: str
+    version: int
+    digest: Sha256
+
+
+class MethodRef(_Part):
+    """The loss that trained the policy. ``source_sha256`` was reported by the training worker itself."""
+
+    name: str
+    title: str
+    version: str
+    source_sha256: Sha256
+    origin: str = Field(description="'built-in', or the distribution and version that brought the plugin")
+    hyperparameters: dict[str, float | int | str | bool | None]
+
+
+class ModelRef(_Part):
+    """The base model. ``digest`` is over the names and contents of its weight and tokenizer files."""
+
+    name: str
+    source: str
+    revision: str | None
+    digest: Sha256
+
+
+class DataRef(_Part):
+    """A data set that took part in the run."""
+
+    name: str
+    role: Literal["train", "evaluation"]
+    source: str
+    rows: int
+    digest: Sha256
+
+
+class FileRef(_Part):
+    """A file beside the record, relative to the record's folder."""
+
+    path: str
+    sha256: Sha256
+    bytes: int
+
+
+class Seeds(_Part):
+    """Every seed of the run."""
+
+    run: int
+    training: int
+    rollout: int
+    evaluation: int
+
+
+class Sampling(_Part):
+    """How responses were drawn for evaluation."""
+
+    temperature: float
+    top_p: float
+    max_tokens: int
+    samples_per_problem: int
+
+
+class TaskScore(_Part):
+    """pass@1 under one grader, in [0, 1]: mean over samples, then over problems."""
+
+    pass_at_1: float
+    right: int
+    wrong: int
+    errors: int
+
+
+class TaskResult(_Part):
+    """One held-out task. ``right_per_problem`` lists problems in the order of ``problem_ids``, by grader."""
+
+    task: str
+    problems: int
+    sampling: Sampling
+    prompts_digest: Sha256
+    scores: dict[Literal["published", "audited"], TaskScore]
+    problem_ids: list[str]
+    right_per_problem: dict[Literal["published", "audited"], list[int]]
+    truncated: int
+    mean_response_tokens: float
+    samples: FileRef
+
+
+class TrainingSummary(_Part):
+    """What `updates.jsonl` says, in short. Scores are normalised rewards (mean reward + 1) / 2, in [0, 1]."""
+
+    updates: int
+    rollouts: int
+    updates_per_rollout: int
+    response_tokens: int
+    early_score: float | None
+    late_score: float | None
+    mean_score: float | None
+    final_score: float | None
+    curve: FileRef
+    collapse: str | None = Field(default=None, description="why the run counts as collapsed, if it does")
+
+
+class Checkpoint(_Part):
+    """The evaluated checkpoint: always the last one, never the best."""
+
+    update: int
+    digest: Sha256
+
+
+class Attempt(_Part):
+    """One start of the cell: an interrupted run has more than one."""
+
+    started: str
+    ended: str | None
+    first_update: int
+    last_update: int
+    outcome: Literal["completed", "interrupted", "failed", "collapsed"]
+    reason: str | None = None
+
+
+class Provenance(_Part):
+    """What identifies the code and the machine."""
+
+    reuse_bench_version: str
+    commit: str | None
+    dirty: bool | None
+    diff_sha256: Sha256 | None
+    lock_sha256: Sha256 | None
+    packages: dict[str, str]
+    python: str
+    platform: str
+    hardware: dict[str, str | int | float | list[str]]
+    environment: dict[str, str]
+    command: list[str]
+    started: str
+    ended: str
+
+
+class Cost(_Part):
+    """What the cell took. ``gpu_hours`` is 0 on a machine without GPUs."""
+
+    gpu_hours: float
+    training_seconds: float
+    evaluation_seconds: float
+
+
+class Record(_Part):
+    """One cell: a base model, trained by one method at one reuse ratio with one seed, and evaluated.
+
+    A base model's or an outside checkpoint's record has no ``training``; its method is None or as stated.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    id: str = ""
+    kind: Literal["trained", "base", "external"]
+    status: Status
+    division: Division
+    deviations: list[str] = Field(description="how the run differs from the protocol; empty in the closed division")
+    protocol: ProtocolRef
+    model: ModelRef
+    method: MethodRef | None
+    reuse: int | None = Field(description="N: policy updates per rollout batch")
+    seeds: Seeds
+    data: list[DataRef]
+    training: TrainingSummary | None
+    checkpoint: Checkpoint | None
+    evaluation: dict[str, TaskResult]
+    attempts: list[Attempt]
+    failure: str | None = None
+    provenance: Provenance
+    cost: Cost
+    notes: dict[str, Any] = Field(default_factory=dict)
+
+    def content_id(self) -> str:
+        """SHA-256 of the canonical document without its ``id``."""
+        return hashlib.sha256(canonical_json(self.model_dump(mode="json", exclude={"id"}))).hexdigest()
+
+    def sealed(self) -> Record:
+        """The same record with its ``id`` filled in."""
+        return self.model_copy(update={"id": self.content_id()})
+
+    def relative_path(self) -> Path:
+        """Where the record lies in a store; its files are in the folder of the same name without the ending."""
+        method = self.method.name if self.method else "base"
+        reuse = f"n{self.reuse}" if self.reuse is not None else "n0"
+        return Path(self.protocol.id, self.model.name, reuse, method, f"seed{self.seeds.run}.json")
+
+
+def canonical_json(document: Any) -> bytes:
+    """The one byte sequence of a JSON document: sorted keys, no NaN, a final line feed."""
+    text = json.dumps(document, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
+    return (text + "\n").encode()
+
+
+def finite(value: float) -> float | None:
+    """None for NaN and the infinities, which JSON cannot carry."""
+    return value if math.isfinite(value) else None
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write to a temporary name beside ``path``, flush to disk, then rename: never a half-written file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def file_ref(path: Path, folder: Path) -> FileRef:
+    """Digest and size of ``path``, named relative to ``folder``."""
+    data = path.read_bytes()
+    return FileRef(
+        path=path.relative_to(folder).as_posix(), sha256=hashlib.sha256(data).hexdigest(), bytes=len(data)
+    )
+
+
+def write_record(record: Record, store: Path) -> Path:
+    """Seal the record and put it where the store keeps it. Its files must already lie in its folder."""
+    path = store / record.relative_path()
+    write_atomically(path, canonical_json(record.sealed().model_dump(mode="json")))
+    return path
+
+
+def read_record(path: Path) -> Record:
+    """Read and validate one record.
+
+    Raises:
+        UserError: the file is no JSON, breaks the schema, or its id is not the digest of its content.
+    """
+    try:
+        record = Record.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "document"
+        raise UserError(
+            f"{path}: field {where}: {first['msg']}; the record is damaged or of another version: "
+            "restore it, or delete it and run the cell again"
+        ) from error
+    if record.id != record.content_id():
+        raise UserError(
+            f"{path}: field id: the content does not have the digest {record.id[:12] or '(empty)'}; the record was "
+            "changed after it was written: restore it, or delete it and run the cell again"
+        )
+    return record
+
+
+def iter_records(store: Path) -> Iterator[tuple[Path, Record]]:
+    """All records of a store, in the order of their paths."""
+    for path in sorted(store.glob("*/*/n*/*/seed*.json")):
+        yield path, read_record(path)
+
+
+def record_folder(path: Path) -> Path:
+    """The folder that holds the files of the record at ``path``."""
+    return path.with_suffix("")
