@@ -1,0 +1,587 @@
+"""What is sure about a score: errors, intervals, comparisons. Formulas and sources: ``docs/statistics.md``.
+
+Shapes used throughout. One benchmark of one cell is a matrix ``values[seeds, problems]``: for each training
+seed and each problem the share of right samples (or an unbiased pass@k), in [0, 1]. A cell is a list of
+such matrices, one a benchmark, all with the same seeds in the same order; its score is the plain mean over
+benchmarks of the mean over problems and seeds, so that one benchmark is the list of length one and the six
+of them give the macro average.
+
+Two questions can be asked about a score, and they have different errors:
+
+``new_questions``: how would the method do on further questions of this kind, over training seeds? Problems
+and seeds are both random (crossed).
+
+``these_questions``: how would the method do on these very questions, over training seeds and sampling?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+Floats = NDArray[np.float64]
+Population = Literal["new_questions", "these_questions"]
+
+LEVEL = 0.95
+POWER = 0.80
+ONE_SEED = "one seed: the interval leaves out how the score varies with the training seed"
+ONE_PROBLEM = "one problem: the interval leaves out how the score varies with the problem"
+
+
+def pass_at_1(right: ArrayLike, samples: int) -> float:
+    """Mean over samples, then over problems (and seeds) of ``right[..., problems]`` out of ``samples``."""
+    return float(np.mean(np.asarray(right, dtype=float) / samples))
+
+
+def pass_at_k(right: ArrayLike, samples: int, k: int) -> Floats:
+    """Unbiased pass@k of each problem: 1 - C(n - c, k) / C(n, k) (Chen et al. 2021, arXiv:2107.03374, eq. 1).
+
+    Args:
+        right: c, right samples of each problem, any shape, in 0..samples.
+        samples: n.
+        k: in 1..samples.
+
+    Raises:
+        ValueError: k or a count is out of range.
+    """
+    counts = np.asarray(right, dtype=float)
+    if not 1 <= k <= samples:
+        raise ValueError(f"k is {k}, and must lie in 1..{samples}")
+    if counts.size and (counts.min() < 0 or counts.max() > samples):
+        raise ValueError(f"right: counts must lie in 0..{samples}")
+    steps = np.arange(k)
+    # C(n-c, k) / C(n, k) as a product of k ratios: no factorials, and zero as soon as n - c < k.
+    ratios = np.clip(samples - counts[..., None] - steps, 0, None) / (samples - steps)
+    return np.asarray(1 - ratios.prod(axis=-1))
+
+
+def sampling_error(right: ArrayLike, samples: int) -> float:
+    """Standard error of pass@1 for these questions and this one checkpoint: only the sampling is random.
+
+    sqrt(sum over problems of p (1 - p) / (k - 1)) / P (Miller 2024, arXiv:2411.00640, section 2.1). NaN for
+    k = 1, where the variance within a problem cannot be estimated.
+    """
+    counts = np.asarray(right, dtype=float).ravel()
+    if samples < 2:
+        return float("nan")
+    share = counts / samples
+    return float(np.sqrt((share * (1 - share) / (samples - 1)).sum()) / counts.size)
+
+
+def question_error(values: ArrayLike) -> float:
+    """Standard error of pass@1 for the population of questions, clustered by problem: sd / sqrt(P).
+
+    Contains the sampling error: a problem's mean already varies with its samples (Miller 2024, section 2.2).
+
+    Args:
+        values: [problems].
+    """
+    array = np.asarray(values, dtype=float)
+    if array.size < 2:
+        return float("nan")
+    return float(array.std(ddof=1) / np.sqrt(array.size))
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its standard error and interval; ``leaves_out`` says in words what the interval cannot
+    know.
+    """
+
+    value: float
+    low: float
+    high: float
+    error: float
+    df: float
+    seeds: int
+    leaves_out: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``difference`` = first minus second, with interval, two-sided p-value, and what could have been
+    detected.
+    """
+
+    difference: float
+    low: float
+    high: float
+    error: float
+    df: float
+    p_value: float
+    detectable: float
+    leaves_out: str = ""
+
+
+def as_cell(values: Sequence[ArrayLike]) -> list[Floats]:
+    """Validate a cell: a list of matrices [seeds, problems] with equal seeds.
+
+    Raises:
+        ValueError: no benchmark, an empty or non-finite matrix, or different numbers of seeds.
+    """
+    cell = [np.atleast_2d(np.asarray(matrix, dtype=float)) for matrix in values]
+    if not cell:
+        raise ValueError("a cell needs at least one benchmark")
+    if any(matrix.ndim != 2 or matrix.size == 0 or not np.isfinite(matrix).all() for matrix in cell):
+        raise ValueError("each benchmark is a finite matrix [seeds, problems]")
+    if len({matrix.shape[0] for matrix in cell}) != 1:
+        raise ValueError("all benchmarks of a cell have the same seeds")
+    return cell
+
+
+def seed_scores(cell: Sequence[Floats]) -> Floats:
+    """Score of each seed, [seeds]: the mean over benchmarks of the mean over problems."""
+    return np.asarray(np.mean([matrix.mean(axis=1) for matrix in cell], axis=0), dtype=float)
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """Variance of an estimate as a signed sum of mean squares, each with its degrees of freedom."""
+
+    variances: Floats
+    df: Floats
+
+    def total(self) -> tuple[float, float]:
+        """The sum and its degrees of freedom (Satterthwaite 1946)."""
+        total = float(self.variances.sum())
+        spread = float((self.variances**2 / self.df).sum())
+        return total, (total**2 / spread if spread > 0 else float("inf"))
+
+
+def _seed_terms(cell: Sequence[Floats]) -> list[tuple[float, float]]:
+    """Variance of the score due to seeds alone: var(seed scores) / S less what problems and sampling put
+    into it.
+    """
+    seeds = cell[0].shape[0]
+    if seeds < 2:
+        return []
+    terms = [(float(seed_scores(cell).var(ddof=1)) / seeds, seeds - 1.0)]
+    for matrix in cell:
+        problems = matrix.shape[1]
+        if problems < 2:
+            continue
+        residual = matrix - matrix.mean(axis=1, keepdims=True) - matrix.mean(axis=0) + matrix.mean()
+        df = (seeds - 1.0) * (problems - 1.0)
+        mean_square = float((residual**2).sum()) / df
+        terms.append((-mean_square / (seeds * problems * len(cell) ** 2), df))
+    return terms
+
+
+def _question_terms(problem_values: Sequence[Floats]) -> list[tuple[float, float]]:
+    """Variance of a mean over benchmarks of means over problems, from the spread between problems."""
+    return [
+        (float(values.var(ddof=1)) / values.size / len(problem_values) ** 2, values.size - 1.0)
+        for values in problem_values
+        if values.size > 1
+    ]
+
+
+def _combine(
+    question: list[tuple[float, float]], seed_parts: Sequence[list[tuple[float, float]]]
+) -> tuple[float, float]:
+    """Variance and degrees of freedom of questions plus seeds; a negative seed component counts as zero."""
+    terms = list(question)
+    for part in seed_parts:
+        if sum(variance for variance, _ in part) > 0:
+            terms += part
+    if not terms:
+        return float("nan"), float("nan")
+    return _Terms(np.array([v for v, _ in terms]), np.array([d for _, d in terms])).total()
+
+
+def _leaves_out(*cells: Sequence[Floats]) -> str:
+    parts = []
+    if any(cell[0].shape[0] < 2 for cell in cells):
+        parts.append(ONE_SEED)
+    if any(matrix.shape[1] < 2 for cell in cells for matrix in cell):
+        parts.append(ONE_PROBLEM)
+    return "; ".join(parts)
+
+
+def wilson(value: float, variance: float, df: float, *, units: float, level: float = LEVEL) -> tuple[float, float]:
+    """Interval for a mean of values in [0, 1]: Wilson's, with the effective sample size and Student's t.
+
+    The effective sample size is value (1 - value) / variance (Korn and Graubard 1998; Dean and Pagano
+    2015). It stays inside [0, 1], and keeps its coverage where a few hard problems make the scores skewed.
+    Where the data show no variance at all (all right or all wrong) ``units``, the number of independent
+    units, takes its place.
+    """
+    spread = value * (1 - value)
+    n = spread / variance if variance > 0 and spread > 0 else units
+    t = float(stats.t.ppf((1 + level) / 2, max(df, 1.0)))
+    centre = (value + t * t / (2 * n)) / (1 + t * t / n)
+    half = t / (1 + t * t / n) * np.sqrt(spread / n + t * t / (4 * n * n))
+    return max(0.0, float(centre - half)), min(1.0, float(centre + half))
+
+
+def estimate(
+    values: Sequence[ArrayLike],
+    *,
+    population: Population = "new_questions",
+    samples: Sequence[int] | None = None,
+    level: float = LEVEL,
+) -> Estimate:
+    """Score of a cell with its interval.
+
+    Args:
+        values: a list of [seeds, problems], one a benchmark.
+        population: see the module's first lines.
+        samples: samples per problem of each benchmark; needed for ``these_questions`` with one seed, where
+            the only variance that can be known is that of sampling.
+        level: coverage.
+
+    For ``new_questions`` the variance is that of crossed random effects of seeds and problems, estimated by
+    the method of moments, with Satterthwaite's degrees of freedom; for ``these_questions`` that of the seed
+    scores, with S - 1. A resampling of two or three seeds would cover too little.
+    """
+    cell = as_cell(values)
+    seeds = cell[0].shape[0]
+    means = seed_scores(cell)
+    value = float(means.mean())
+    units = float(min(matrix.shape[1] for matrix in cell) * len(cell))
+    note = _leaves_out(cell)
+    if population == "new_questions":
+        variance, df = _combine(_question_terms([matrix.mean(axis=0) for matrix in cell]), [_seed_terms(cell)])
+    elif seeds > 1:
+        variance, df, note = float(means.var(ddof=1)) / seeds, seeds - 1.0, ""
+    else:
+        if samples is None or len(samples) != len(cell):
+            raise ValueError("with one seed, these_questions needs the samples per problem of each benchmark")
+        errors = [sampling_error(matrix[0] * k, k) for matrix, k in zip(cell, samples, strict=True)]
+        variance = float(np.sum(np.square(errors))) / len(cell) ** 2
+        df = float(sum(matrix.size * (k - 1) for matrix, k in zip(cell, samples, strict=True)))
+        units = float(sum(matrix.size * k for matrix, k in zip(cell, samples, strict=True)))
+        note = ONE_SEED
+    if not np.isfinite(variance):
+        return Estimate(value, 0.0, 1.0, float("nan"), float("nan"), seeds, note)
+    low, high = wilson(value, variance, df, units=units, level=level)
+    return Estimate(value, low, high, float(np.sqrt(max(variance, 0.0))), df, seeds, note)
+
+
+def mean_over_seeds(scores: ArrayLike, *, level: float = LEVEL) -> Estimate:
+    """Mean of ``scores[seeds]`` with Student's t interval; with one seed the bounds are NaN."""
+    array = np.asarray(scores, dtype=float)
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError("scores is a vector [seeds] with at least one entry")
+    value = float(array.mean())
+    if array.size < 2:
+        nan = float("nan")
+        return Estimate(value, nan, nan, nan, nan, 1, ONE_SEED)
+    error = float(array.std(ddof=1) / np.sqrt(array.size))
+    half = float(stats.t.ppf((1 + level) / 2, array.size - 1)) * error
+    return Estimate(value, value - half, value + half, error, array.size - 1.0, array.size)
+
+
+def compare(first: Sequence[ArrayLike], second: Sequence[ArrayLike], *, level: float = LEVEL) -> Comparison:
+    """First minus second, paired by problem, seeds independent, for new questions of the same kind.
+
+    The variance is that of the per-problem differences (which carries the sampling and the seed-by-problem
+    part) plus each side's seed component. With one seed on a side its seed component is unknown and left
+    out, which the result says.
+
+    Raises:
+        ValueError: the two do not have the same problems.
+    """
+    a, b = as_cell(first), as_cell(second)
+    if [matrix.shape[1] for matrix in a] != [matrix.shape[1] for matrix in b]:
+        raise ValueError("a paired comparison needs the same problems on both sides")
+    gaps = [x.mean(axis=0) - y.mean(axis=0) for x, y in zip(a, b, strict=True)]
+    difference = float(np.mean([gap.mean() for gap in gaps]))
+    variance, df = _combine(_question_terms(gaps), [_seed_terms(a), _seed_terms(b)])
+    return _comparison(difference, variance, df, _leaves_out(a, b), level)
+
+
+def compare_seed_scores(first: ArrayLike, second: ArrayLike, *, level: float = LEVEL) -> Comparison:
+    """Difference of two means over seeds (training scores), by Welch's t test (1947)."""
+    a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    difference = float(a.mean() - b.mean())
+    if a.size < 2 or b.size < 2:
+        return _comparison(difference, float("nan"), float("nan"), ONE_SEED, level)
+    terms = _Terms(np.array([a.var(ddof=1) / a.size, b.var(ddof=1) / b.size]), np.array([a.size - 1.0, b.size - 1.0]))
+    variance, df = terms.total()
+    return _comparison(difference, variance, df, "", level)
+
+
+def _comparison(difference: float, variance: float, df: float, note: str, level: float) -> Comparison:
+    if not np.isfinite(variance):
+        nan = float("nan")
+        return Comparison(difference, nan, nan, nan, nan, nan, nan, note)
+    error = float(np.sqrt(max(variance, 0.0)))
+    df = max(df, 1.0)
+    half = float(stats.t.ppf((1 + level) / 2, df)) * error
+    # No error at all: any difference is certain. numpy divides to +-inf or NaN, whose tail is 0 or NaN.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.float64(abs(difference)) / np.float64(error)
+    p_value = 1.0 if difference == 0 else float(2 * stats.t.sf(ratio, df))
+    return Comparison(
+        difference,
+        difference - half,
+        difference + half,
+        error,
+        df,
+        p_value,
+        detectable(error, df, level=level),
+        note,
+    )
+
+
+def detectable(error: float, df: float, *, level: float = LEVEL, power: float = POWER) -> float:
+    """Smallest true difference that a test at 1 - ``level`` finds with probability ``power``: (t_a + t_b)
+    error.
+    """
+    return float(stats.t.ppf((1 + level) / 2, df) + stats.t.ppf(power, df)) * error
+
+
+def holm(p_values: ArrayLike) -> Floats:
+    """Holm's step-down adjustment (1979) of a family of p-values; NaN entries stay out of the family."""
+    p = np.asarray(p_values, dtype=float)
+    adjusted = np.full(p.shape, np.nan)
+    known = np.flatnonzero(np.isfinite(p))
+    order = known[np.argsort(p[known], kind="stable")]
+    factors = np.arange(order.size, 0, -1)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * factors))
+    return adjusted
+
+
+def probability_of_improvement(first: Sequence[ArrayLike], second: Sequence[ArrayLike]) -> float:
+    """Chance that a run of the first beats a run of the second, mean over benchmarks (Agarwal et al. 2021).
+
+    Per benchmark this is the Mann-Whitney U of the seed scores divided by the number of pairs; a tie counts
+    half.
+
+    Args:
+        first: one vector [seeds] a benchmark.
+        second: the same benchmarks.
+    """
+    chances = []
+    for x, y in zip(first, second, strict=True):
+        gap = np.asarray(x, dtype=float)[:, None] - np.asarray(y, dtype=float)[None, :]
+        chances.append(float(np.mean((gap > 0) + 0.5 * (gap == 0))))
+    return float(np.mean(chances))
+
+
+def rank_stability(values: ArrayLike, *, splits: int = 1000, rng: np.random.Generator) -> float:
+    """Mean Spearman correlation of the methods' ranks on two random halves of the problems.
+
+    Args:
+        values: [methods, problems], means over seeds.
+        splits: random halves drawn.
+        rng: the source of all randomness.
+
+    Returns:
+        1 when any half gives the same order, about 0 when the order is noise; NaN for fewer than two
+        methods or problems.
+    """
+    table = np.asarray(values, dtype=float)
+    methods, problems = table.shape
+    half = problems // 2
+    if methods < 2 or half < 1:
+        return float("nan")
+    order = rng.permuted(np.tile(np.arange(problems), (splits, 1)), axis=1)
+    member = np.zeros((splits, problems))
+    np.put_along_axis(member, order[:, :half], 1.0, axis=1)
+    used = np.zeros((splits, problems))
+    np.put_along_axis(used, order[:, : 2 * half], 1.0, axis=1)
+    one = stats.rankdata(member @ table.T / half, axis=1)
+    two = stats.rankdata((used - member) @ table.T / half, axis=1)
+    one -= one.mean(axis=1, keepdims=True)
+    two -= two.mean(axis=1, keepdims=True)
+    norm = np.sqrt((one**2).sum(axis=1) * (two**2).sum(axis=1))
+    return float(np.mean(np.where(norm > 0, (one * two).sum(axis=1) / np.where(norm > 0, norm, 1), 0.0)))
+
+
+@dataclass(frozen=True)
+class PublishedCheck:
+    """How a published number stands against ours; ``low`` and ``high`` bound one further run of ours."""
+
+    verdict: Literal["reproduced", "contradicted", "inconclusive"]
+    low: float
+    high: float
+    reason: str
+
+
+def check_published(
+    published: float,
+    values: Sequence[ArrayLike],
+    *,
+    samples: Sequence[int],
+    margin: float = 0.05,
+    level: float = LEVEL,
+) -> PublishedCheck:
+    """Judge a published score, itself one run on the same questions, against ours.
+
+    A further run on the same questions lies in the prediction interval mean +- t sqrt(1 + 1/S) sd(seed
+    scores). Outside it: contradicted. Inside, and the interval reaches no further than ``margin`` from the
+    published number on either side: reproduced. Else inconclusive. With one seed only the sampling is
+    known, so nothing can be contradicted.
+    """
+    cell = as_cell(values)
+    means = seed_scores(cell)
+    if means.size > 1:
+        return check_published_seeds(published, means, margin=margin, level=level)
+    one = estimate(cell, population="these_questions", samples=samples, level=level)
+    # The published number has the same sampling error as ours: sqrt(2) errors apart.
+    reach = float(stats.norm.ppf((1 + level) / 2)) * one.error * float(np.sqrt(2))
+    return _judge(published, one.value - reach, one.value + reach, margin, one_seed=True)
+
+
+def check_published_seeds(
+    published: float, scores: ArrayLike, *, margin: float = 0.05, level: float = LEVEL
+) -> PublishedCheck:
+    """The same for a number of which only seed scores [seeds] are known (training scores)."""
+    means = np.asarray(scores, dtype=float)
+    if means.size < 2:
+        return PublishedCheck("inconclusive", float("nan"), float("nan"), ONE_SEED)
+    reach = float(stats.t.ppf((1 + level) / 2, means.size - 1) * np.sqrt(1 + 1 / means.size) * means.std(ddof=1))
+    return _judge(published, float(means.mean()) - reach, float(means.mean()) + reach, margin, one_seed=False)
+
+
+def _judge(published: float, low: float, high: float, margin: float, *, one_seed: bool) -> PublishedCheck:
+    if not low <= published <= high:
+        if one_seed:
+            return PublishedCheck("inconclusive", low, high, f"outside what sampling explains, but {ONE_SEED}")
+        return PublishedCheck("contradicted", low, high, "outside the interval of one further run")
+    if max(high - published, published - low) <= margin:
+        return PublishedCheck("reproduced", low, high, ONE_SEED if one_seed else "")
+    return PublishedCheck("inconclusive", low, high, "inside an interval too wide to confirm it")
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """Resampled scores: ``scores[resamples, cells, benchmarks + 1]``, the last column being the macro
+    average.
+    """
+
+    cells: tuple[str, ...]
+    scores: NDArray[np.float32]
+
+    def differences(self, pairs: Sequence[tuple[int, int]]) -> NDArray[np.float32]:
+        """First minus second for pairs of cells, [resamples, pairs, benchmarks + 1]."""
+        first, second = (np.array([pair[side] for pair in pairs], dtype=int) for side in (0, 1))
+        return np.asarray(self.scores[:, first] - self.scores[:, second])
+
+
+def percentile_intervals(resampled: NDArray[np.float32], *, level: float = LEVEL) -> Floats:
+    """Percentile bounds over the first axis, [2, ...]; linear between order statistics, as numpy's default.
+
+    One partition for both bounds: a full sort, or two calls, would cost more than the resampling.
+    """
+    count = resampled.shape[0]
+    positions = np.array([(1 - level) / 2, (1 + level) / 2]) * (count - 1)
+    below = np.floor(positions).astype(int)
+    above = np.minimum(below + 1, count - 1)
+    columns = np.ascontiguousarray(resampled.reshape(count, -1).T)
+    columns.partition(np.unique(np.concatenate([below, above])), axis=1)
+    share = positions - below
+    bounds = columns[:, below] * (1 - share) + columns[:, above] * share
+    return np.asarray(bounds.T.reshape(2, *resampled.shape[1:]), dtype=float)
+
+
+def bootstrap(
+    cells: Mapping[str, Sequence[ArrayLike]],
+    *,
+    rng: np.random.Generator,
+    samples: Sequence[int] | None = None,
+    resamples: int = 10_000,
+    levels: Sequence[Literal["seeds", "problems", "samples"]] = ("seeds", "problems", "samples"),
+) -> Bootstrap:
+    """Hierarchical bootstrap of a table: seeds, then problems, then samples.
+
+    All cells share the resampled problems, so that differences between them are paired. A resample of
+    problems is a vector of multinomial weights: one matrix product gives all cells at once, and no index is
+    ever gathered. Seeds are resampled for each cell on its own. Resampling samples adds to each weighted
+    mean a noise whose variance given the weights is known exactly (a sum of binomials); it is drawn from
+    the normal law with that variance.
+
+    Resampling k of k samples and P of P problems counts the sampling twice (Davison and Hinkley 1997, 3.8):
+    leave ``samples`` out of ``levels`` for an interval about new questions. And with S seeds the seed
+    variance comes out too small by (S - 1) / S: intervals on the page come from `estimate` and `compare`,
+    which cover.
+
+    Args:
+        cells: name -> list of [seeds, problems]; the same benchmarks and problems in every cell, seeds as
+            they are.
+        rng: the source of all randomness.
+        samples: samples per problem of each benchmark; needed for the level ``samples``.
+        resamples: number of resamples.
+        levels: what is resampled.
+    """
+    table = {name: as_cell(values) for name, values in cells.items()}
+    if not table:
+        raise ValueError("no cells")
+    shapes = {tuple(matrix.shape[1] for matrix in cell) for cell in table.values()}
+    if len(shapes) != 1:
+        raise ValueError("all cells need the same benchmarks and problems")
+    (problems,) = shapes
+    if "samples" in levels and (samples is None or len(samples) != len(problems)):
+        raise ValueError("the level 'samples' needs the samples per problem of each benchmark")
+    counts = [cell[0].shape[0] for cell in table.values()]
+    starts = np.cumsum([0, *counts[:-1]])
+    seed_weights = _seed_weights(counts, resamples, rng, resample="seeds" in levels)
+    scores = np.empty((resamples, len(table), len(problems) + 1), dtype=np.float32)
+    for task, size in enumerate(problems):
+        values = np.concatenate([cell[task] for cell in table.values()]).astype(np.float32)
+        if "problems" in levels:
+            weights = _multinomial_weights(size, resamples, rng)
+            means = weights @ values.T
+        else:
+            weights = None
+            means = np.broadcast_to(values.sum(axis=1), (resamples, len(values)))
+        if "samples" in levels:
+            assert samples is not None
+            noise = values * (1 - values) / samples[task]
+            variance = weights @ noise.T if weights is not None else noise.sum(axis=1)
+            means = means + np.sqrt(variance) * rng.standard_normal(means.shape, dtype=np.float32)
+        means = means / np.float32(size)
+        if seed_weights is not None:
+            scores[:, :, task] = np.add.reduceat(means * seed_weights, starts, axis=1)
+        else:
+            scores[:, :, task] = means
+    scores[:, :, -1] = scores[:, :, :-1].mean(axis=2)
+    return Bootstrap(tuple(table), scores)
+
+
+def _seed_weights(
+    counts: Sequence[int], resamples: int, rng: np.random.Generator, *, resample: bool
+) -> NDArray[np.float32] | None:
+    """Weights of the seeds of all cells, [resamples, sum of counts]; None when every cell has one seed."""
+    if max(counts) == 1:
+        return None
+    parts = []
+    for count in counts:
+        if resample and count > 1:
+            parts.append(rng.multinomial(count, np.full(count, 1 / count), size=resamples) / count)
+        else:
+            parts.append(np.full((resamples, count), 1 / count))
+    return np.concatenate(parts, axis=1).astype(np.float32)
+
+
+def _multinomial_weights(size: int, resamples: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """How often each of ``size`` problems is drawn in ``size`` draws, [resamples, size]."""
+    flat = rng.integers(0, size, size=(resamples, size), dtype=np.int32)
+    flat += (np.arange(resamples, dtype=np.int32) * size)[:, None]
+    return np.bincount(flat.ravel(), minlength=resamples * size).reshape(resamples, size).astype(np.float32)
+
+
+def curve_band(curves: ArrayLike, *, level: float = LEVEL) -> tuple[Floats, Floats, Floats]:
+    """Mean and Student's t band over seeds of ``curves[seeds, updates]``; with one seed the band is NaN."""
+    table = np.atleast_2d(np.asarray(curves, dtype=float))
+    mean = table.mean(axis=0)
+    if table.shape[0] < 2:
+        empty = np.full(mean.shape, np.nan)
+        return mean, empty, empty.copy()
+    half = stats.t.ppf((1 + level) / 2, table.shape[0] - 1) * table.std(axis=0, ddof=1) / np.sqrt(table.shape[0])
+    return mean, mean - half, mean + half
+
+
+def area_under_curve(updates: ArrayLike, scores: ArrayLike) -> float:
+    """Mean height of the curve (trapezoids) over the updates it spans: the area divided by the length."""
+    x, y = np.asarray(updates, dtype=float), np.asarray(scores, dtype=float)
+    if x.size == 1:
+        return float(y[0])
+    return float(np.trapezoid(y, x) / (x[-1] - x[0]))
