@@ -1,0 +1,160 @@
+"""What a policy update did with its responses: importance weights by the sign of the advantage.
+
+Each micro-batch gives one row per response (`response_rows`). Rows of micro-batches and of ranks are simply put one
+under another; `summarise` turns the rows of a policy update into what its line in `updates.jsonl` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from methods.contract import Batch, LossInputs, LossOutputs
+
+LOG_WEIGHT_EDGES: tuple[float, ...] = (
+    -10.0, -5.0, -4.0, -3.0, -2.5, -2.0, -1.5, -1.0, -0.75, -0.5, -0.25, -0.1, 0.0,
+    0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 10.0,
+)  # fmt: skip
+"""Inner edges of the bins of log W. A bin holds its left edge; the first and the last bin are open to infinity."""
+
+SUPPRESSED_BELOW = 0.01
+"""A token counts as clipped or suppressed when |phi| is below this share of its on-policy value, which is 1."""
+
+COLUMNS = ("log_weight", "advantage", "mass", "length", "suppressed", "gap", "gap_tokens")
+QUANTILES = {"min": 0.0, "q05": 0.05, "q25": 0.25, "q50": 0.5, "q75": 0.75, "q95": 0.95, "max": 1.0}
+
+
+@torch.no_grad()
+def response_rows(inputs: LossInputs, outputs: LossOutputs) -> Tensor:
+    """One row per response, float64, on the device of the inputs: nothing waits for the device.
+
+    Columns (`COLUMNS`): log W; A; mean over tokens of |phi A|; number of tokens; tokens clipped or suppressed; sum
+    over tokens of |log pi_old - log pi_engine|; tokens with a recorded engine log-probability. What the method or
+    the engine did not report is NaN.
+
+    Args:
+        inputs: what the method was called with.
+        outputs: what it returned.
+
+    Returns:
+        [batch, columns].
+    """
+    batch = Batch(inputs)
+    lengths = batch.lengths
+    missing = torch.full_like(lengths, torch.nan)
+    mass, suppressed, gap, gap_tokens = missing, missing, missing, torch.zeros_like(lengths)
+    if outputs.coefficient is not None:
+        size = outputs.coefficient.to(batch.dtype).abs().masked_fill(batch.padding, 1.0)
+        suppressed = (size < SUPPRESSED_BELOW).sum(dim=1, keepdim=True)
+        mass = (size * batch.advantages.abs()).masked_fill_(batch.padding, 0.0).sum(dim=1, keepdim=True)
+        mass = mass / lengths.clamp(min=1.0)
+    if inputs.rollout_log_probs is not None:
+        difference = inputs.old_log_probs.to(batch.dtype) - inputs.rollout_log_probs.to(batch.dtype)
+        gap = difference.abs_().masked_fill_(batch.padding, 0.0).sum(dim=1, keepdim=True)
+        gap_tokens = lengths
+    columns = (batch.log_weight, batch.advantage, mass, lengths, suppressed, gap, gap_tokens)
+    return torch.cat([column.double() for column in columns], dim=1)
+
+
+def summarise(rows: Tensor) -> dict[str, Any]:
+    """The rows of one policy update, in the form of its line in ``updates.jsonl``.
+
+    Positive means A > 0 and negative A < 0: a response with A = 0 moves nothing. Empty responses are left out.
+
+    Args:
+        rows: [responses, columns] of `response_rows`, from all micro-batches and ranks of the update.
+
+    Returns:
+        ``log_weight``: for "positive" and "negative": number of ``responses``; ``mean``, extremes and quantiles of
+        log W; ``counts`` and ``mass`` (sum of |phi A|) per bin of `LOG_WEIGHT_EDGES`; ``mean_length`` in tokens.
+        ``ess``: effective sample size of the weights W as a share of the responses, in (0, 1].
+        ``clip_fraction``: share of response tokens that are clipped or suppressed.
+        ``engine_gap``: mean |log pi_old - log pi_engine| per token.
+        ``mean_length``: tokens.
+        ``responses`` and ``zero_advantage``: how many responses there were, and how many of them had A = 0.
+        What cannot be told is None; no number is NaN or infinite.
+    """
+    column = dict(zip(COLUMNS, rows.detach().double().cpu().unbind(dim=1), strict=True))
+    column = {name: values[column["length"] > 0] for name, values in column.items()}
+    tokens = column["length"].sum()
+    return {
+        "log_weight": {
+            "positive": _one_sign(column, column["advantage"] > 0),
+            "negative": _one_sign(column, column["advantage"] < 0),
+        },
+        "ess": _effective_share(column["log_weight"]),
+        "clip_fraction": _finite(column["suppressed"].sum() / tokens),
+        "engine_gap": _finite(column["gap"][column["gap_tokens"] > 0].sum() / column["gap_tokens"].sum()),
+        "mean_length": _finite(column["length"].mean()),
+        "responses": column["length"].numel(),
+        "zero_advantage": int((column["advantage"] == 0).sum()),
+    }
+
+
+def share_below(
+    summaries: Iterable[Mapping[str, Any]], threshold: float = -1.0, sign: str = "positive"
+) -> dict[str, float | None]:
+    """The sentence "x % of positive responses lie below log W < -1 and get y % of the mass", over many updates.
+
+    Args:
+        summaries: results of `summarise`, or whole lines of ``updates.jsonl``.
+        threshold: one of `LOG_WEIGHT_EDGES`.
+        sign: "positive" or "negative".
+
+    Returns:
+        ``responses`` and ``mass``, shares in [0, 1]; None when there is nothing to share.
+
+    Raises:
+        ValueError: the threshold is no edge.
+    """
+    if threshold not in LOG_WEIGHT_EDGES:
+        edges = ", ".join(f"{edge:g}" for edge in LOG_WEIGHT_EDGES)
+        raise ValueError(f"threshold {threshold:g} is no bin edge: use one of {edges}")
+    below = LOG_WEIGHT_EDGES.index(threshold) + 1
+    totals = {"counts": [0.0, 0.0], "mass": [0.0, 0.0]}
+    for summary in summaries:
+        part = summary["log_weight"][sign]
+        for name, (low, all_) in totals.items():
+            if part[name] is not None:
+                totals[name] = [low + sum(part[name][:below]), all_ + sum(part[name])]
+    shares = {name: low / all_ if all_ > 0 else None for name, (low, all_) in totals.items()}
+    return {"responses": shares["counts"], "mass": shares["mass"]}
+
+
+def _one_sign(column: Mapping[str, Tensor], chosen: Tensor) -> dict[str, Any]:
+    log_weight, mass = column["log_weight"][chosen], column["mass"][chosen]
+    usable = log_weight.isfinite()
+    log_weight, mass = log_weight[usable], mass[usable]
+    bins = torch.bucketize(log_weight, torch.tensor(LOG_WEIGHT_EDGES, dtype=torch.float64), right=True)
+    number = len(LOG_WEIGHT_EDGES) + 1
+    counts = torch.bincount(bins, minlength=number)
+    masses: list[float] | None = None
+    if mass.isfinite().all():
+        masses = torch.bincount(bins, weights=mass, minlength=number).tolist()
+    statistics: dict[str, float | None] = {"mean": None, **dict.fromkeys(QUANTILES)}
+    if log_weight.numel():
+        levels = torch.tensor(list(QUANTILES.values()), dtype=torch.float64)
+        found = torch.quantile(log_weight, levels).tolist()
+        statistics = {"mean": _finite(log_weight.mean()), **dict(zip(QUANTILES, found, strict=True))}
+    return {
+        "responses": int(chosen.sum()),
+        **statistics,
+        "counts": counts.tolist(),
+        "mass": masses,
+        "mean_length": _finite(column["length"][chosen].mean()),
+    }
+
+
+def _effective_share(log_weight: Tensor) -> float | None:
+    """(sum W)^2 / (n sum W^2), in log space."""
+    if not log_weight.numel():
+        return None
+    log_size = 2.0 * torch.logsumexp(log_weight, 0) - torch.logsumexp(2.0 * log_weight, 0)
+    return _finite(log_size.exp() / log_weight.numel())
+
+
+def _finite(value: Tensor) -> float | None:
+    return float(value) if bool(value.isfinite()) else None

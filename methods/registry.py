@@ -1,0 +1,196 @@
+"""Which methods there are: every file of this folder that holds one, and every installed plugin.
+
+A plugin is an installed package with an entry point in the group `reuse_bench.methods`, whose name is the method's
+name and whose object is a `Method` subclass. Nothing is skipped silently: a method that cannot be used stops the
+command with a sentence that says whose it is and why.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import pkgutil
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+
+from methods.contract import Card, Method
+from methods.errors import UserError
+
+ENTRY_POINT_GROUP = "reuse_bench.methods"
+BUILT_IN = "built-in"
+NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+_NOT_METHODS = {
+    "contract", "conformance", "diagnostics", "errors", "pytest_plugin", "registry", "scaffold",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A method and where it comes from.
+
+    Attributes:
+        name: what it is called on the command line.
+        method: the class.
+        origin: "built-in", or the distribution and version that brought it, or the module that registered it.
+    """
+
+    name: str
+    method: type[Method]
+    origin: str
+
+    @property
+    def card(self) -> Card:
+        """What the method says about itself."""
+        return self.method.card
+
+
+_registered: dict[str, Registered] = {}
+_loaded = False
+
+
+def register(method: type[Method], origin: str | None = None) -> type[Method]:
+    """Add a method for this process; usable as a class decorator. Training workers see installed plugins only.
+
+    Args:
+        method: the class; registered under its ``name``.
+        origin: where it comes from; its module by default.
+
+    Raises:
+        UserError: the name is taken, or the class is no method with a name and a card.
+    """
+    _load()
+    _add(method, origin or f"module {method.__module__}")
+    return method
+
+
+def available() -> Mapping[str, Registered]:
+    """All methods by name: built-in ones first, each part in alphabetical order.
+
+    Raises:
+        UserError: a method or plugin cannot be used.
+    """
+    _load()
+    return dict(sorted(_registered.items(), key=lambda item: (item[1].origin != BUILT_IN, item[0])))
+
+
+def get(name: str) -> type[Method]:
+    """The class of a method.
+
+    Raises:
+        UserError: no such method, or some method or plugin cannot be used.
+    """
+    return lookup(name).method
+
+
+def lookup(name: str) -> Registered:
+    """A method with its origin.
+
+    Raises:
+        UserError: no such method, or some method or plugin cannot be used.
+    """
+    _load()
+    if name not in _registered:
+        raise UserError(f"method {name!r} is unknown: choose one of {', '.join(available())}")
+    return _registered[name]
+
+
+def source_digest(name: str) -> str:
+    """SHA-256 over the source of what computes a method's loss: the modules of its class and of its bases.
+
+    The same installed files give the same digest in every process, whatever was imported before.
+
+    Raises:
+        UserError: no such method, or its source is not in a file.
+    """
+    digest = hashlib.sha256()
+    for module in dict.fromkeys(base.__module__ for base in get(name).__mro__ if issubclass(base, Method)):
+        path = getattr(sys.modules[module], "__file__", None)
+        if path is None or not Path(path).is_file():
+            raise UserError(f"method {name!r}: the source of module {module} is not in a file: put it into one")
+        source = Path(path).read_bytes()
+        digest.update(f"{module} {len(source)}\n".encode() + source)
+    return digest.hexdigest()
+
+
+def _load() -> None:
+    """Find all methods, once a process; on failure nothing is kept, so that the next call says the same again."""
+    global _loaded
+    if _loaded:
+        return
+    _loaded = True
+    before = dict(_registered)
+    try:
+        _load_built_in()
+        for entry_point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda found: found.name):
+            _load_plugin(entry_point)
+    except BaseException:
+        _loaded = False
+        _registered.clear()
+        _registered.update(before)
+        raise
+
+
+def _load_built_in() -> None:
+    package = importlib.import_module("methods")
+    for found in pkgutil.iter_modules(package.__path__):
+        if found.name in _NOT_METHODS or found.name.startswith("_"):
+            continue
+        where = f"methods/{found.name}.py"
+        try:
+            module = importlib.import_module(f"methods.{found.name}")
+        except Exception as error:
+            raise UserError(f"{where} cannot be imported ({_one_line(error)}): mend or remove the file") from error
+        classes = [
+            value
+            for value in vars(module).values()
+            if inspect.isclass(value) and issubclass(value, Method) and value.__module__ == module.__name__
+        ]
+        if not classes:
+            raise UserError(f"{where} holds no subclass of methods.contract.Method: add one, or move the file")
+        for method in classes:
+            _add(method, BUILT_IN, where)
+
+
+def _load_plugin(entry_point: EntryPoint) -> None:
+    distribution = entry_point.dist
+    package = f"{distribution.name} {distribution.version}" if distribution else "unknown package"
+    where = f"package {package}, entry point {entry_point.name} = {entry_point.value}"
+    mend = f"mend it, or uninstall {distribution.name if distribution else 'the package'}"
+    try:
+        method = entry_point.load()
+    except Exception as error:
+        raise UserError(f"{where}: cannot be imported ({_one_line(error)}): {mend}") from error
+    if not (inspect.isclass(method) and issubclass(method, Method)):
+        raise UserError(f"{where}: is no subclass of methods.contract.Method: {mend}")
+    if getattr(method, "name", None) != entry_point.name:
+        raise UserError(
+            f"{where}: the class calls itself {getattr(method, 'name', None)!r}, not {entry_point.name!r}: {mend}"
+        )
+    _add(method, package, where)
+
+
+def _add(method: type[Method], origin: str, where: str | None = None) -> None:
+    where = where or origin
+    name = getattr(method, "name", None)
+    if not (isinstance(name, str) and NAME.fullmatch(name)):
+        raise UserError(f"{where}: {method.__name__}.name is {name!r}: use lower-case letters, digits and underscores")
+    if not isinstance(getattr(method, "card", None), Card):
+        raise UserError(f"{where}: method {name!r} has no card: set {method.__name__}.card to a methods.contract.Card")
+    if inspect.isabstract(method):
+        missing = ", ".join(sorted(method.__abstractmethods__))
+        raise UserError(f"{where}: method {name!r} does not define {missing}: add it to {method.__name__}")
+    known = _registered.get(name)
+    if known is not None and known.method is not method:
+        raise UserError(f"{where}: method name {name!r} is taken by {known.origin}: choose another name")
+    if known is None:
+        _registered[name] = Registered(name, method, origin)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
