@@ -568,15 +568,12 @@ def _multinomial_weights(size: int, resamples: int, rng: np.random.Generator) ->
     return np.bincount(flat.ravel(), minlength=resamples * size).reshape(resamples, size).astype(np.float32)
 
 
-def curve_band(curves: ArrayLike, *, level: float = LEVEL) -> tuple[Floats, Floats, Floats]:
-    """Mean and Student's t band over seeds of ``curves[seeds, updates]``; with one seed the band is NaN."""
-    table = np.atleast_2d(np.asarray(curves, dtype=float))
-    mean = table.mean(axis=0)
-    if table.shape[0] < 2:
-        empty = np.full(mean.shape, np.nan)
-        return mean, empty, empty.copy()
-    half = stats.t.ppf((1 + level) / 2, table.shape[0] - 1) * table.std(axis=0, ddof=1) / np.sqrt(table.shape[0])
-    return mean, mean - half, mean + half
+def t_half_width(spread: ArrayLike, count: ArrayLike, *, level: float = LEVEL) -> Floats:
+    """Half width of Student's t interval of means of ``count`` values with spread ``spread``; NaN for one."""
+    n = np.asarray(count, dtype=float)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        half = stats.t.ppf((1 + level) / 2, np.where(n > 1, n - 1, np.nan)) * np.asarray(spread, dtype=float)
+        return np.asarray(half / np.sqrt(n), dtype=float)
 
 
 def area_under_curve(updates: ArrayLike, scores: ArrayLike) -> float:

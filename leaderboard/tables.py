@@ -1,0 +1,533 @@
+"""Records to tables. Everything that pages, claims, comparisons and exports show is computed here, once.
+
+All scores are in [0, 1]. A *cell* is one protocol, division, model, N and method with all its seeds. Rows are sorted,
+so that the same records give the same tables in any order of files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+import pandas as pd
+
+from harness.curves import read_updates
+from harness.records import Record, iter_records, record_folder
+from leaderboard import published, statistics
+from leaderboard.statistics import Floats, Population
+from methods.errors import UserError
+
+Grader = Literal["published", "audited"]
+MACRO = published.MACRO
+CELL = ["protocol", "division", "model", "reuse", "method"]
+BLOCK = ["protocol", "division", "model", "reuse"]
+BASE = "base"
+SIGNIFICANCE = 0.05
+
+
+@dataclass(frozen=True)
+class Results:
+    """The records of a store, in the order of their cells and seeds."""
+
+    store: Path
+    records: tuple[tuple[Path, Record], ...]
+
+    @cached_property
+    def tasks(self) -> dict[str, tuple[str, ...]]:
+        """Protocol -> all its benchmarks, in the order in which the records name them."""
+        found: dict[str, dict[str, None]] = {}
+        for _, record in self.records:
+            known = found.setdefault(record.protocol.id, {})
+            for task in _task_order(record.evaluation):
+                known.setdefault(task)
+        return {protocol: tuple(known) for protocol, known in found.items()}
+
+    def cells(self) -> dict[tuple[str, str, str, int, str], list[Record]]:
+        """Cell key (protocol, division, model, N, method) -> its records, by seed."""
+        grouped: dict[tuple[str, str, str, int, str], list[Record]] = {}
+        for _, record in self.records:
+            grouped.setdefault(cell_key(record), []).append(record)
+        return grouped
+
+
+def _task_order(names: Iterable[str]) -> list[str]:
+    """The paper's order for the paper's benchmarks, then the others by name."""
+    known = {name: index for index, name in enumerate(published.TASKS)}
+    return sorted(names, key=lambda name: (known.get(name, len(known)), name))
+
+
+def cell_key(record: Record) -> tuple[str, str, str, int, str]:
+    """Protocol, division, model, N (0 for a base model) and method name (``base`` where nothing was trained)."""
+    method = record.method.name if record.method else BASE
+    return (record.protocol.id, record.division, record.model.name, record.reuse or 0, method)
+
+
+def load(store: Path, *, protocol: str | None = None) -> Results:
+    """Read and validate all records of a store, or those of one protocol.
+
+    Raises:
+        UserError: the folder does not exist, a record is damaged, or lies where another cell belongs.
+    """
+    if not store.is_dir():
+        raise UserError(f"{store}: there is no such folder of records; name one, or make it with `reuse-bench run`")
+    found = []
+    for path, record in iter_records(store):
+        if path != store / record.relative_path():
+            raise UserError(
+                f"{path}: the record says that it belongs at {store / record.relative_path()}; move it there"
+            )
+        if protocol is None or record.protocol.id == protocol:
+            found.append((path, record))
+    found.sort(key=lambda item: (*cell_key(item[1]), item[1].seeds.run))
+    return Results(store, tuple(found))
+
+
+def runs(results: Results) -> pd.DataFrame:
+    """One row a record: what was run, how it ended, its training scores and its cost."""
+    rows = []
+    for path, record in results.records:
+        training = record.training
+        rows.append(
+            {
+                **dict(zip(CELL, cell_key(record), strict=True)),
+                "title": _title(record),
+                "seed": record.seeds.run,
+                "kind": record.kind,
+                "status": record.status,
+                "early": training.early_score if training else None,
+                "late": training.late_score if training else None,
+                "mean": training.mean_score if training else None,
+                "final": training.final_score if training else None,
+                "updates": training.updates if training else 0,
+                "rollouts": training.rollouts if training else 0,
+                "response_tokens": training.response_tokens if training else 0,
+                "collapse": training.collapse if training else None,
+                "failure": record.failure,
+                "gpu_hours": record.cost.gpu_hours,
+                "training_seconds": record.cost.training_seconds,
+                "evaluation_seconds": record.cost.evaluation_seconds,
+                "commit": record.provenance.commit,
+                "record": record.id,
+                "path": path.relative_to(results.store).as_posix(),
+            }
+        )
+    table = pd.DataFrame(rows, columns=list(rows[0]) if rows else [*CELL, "title", "seed", "kind", "status", "record"])
+    for column in ("early", "late", "mean", "final"):
+        if column in table:
+            table[column] = table[column].astype(float)
+    return table
+
+
+def _title(record: Record) -> str:
+    return record.method.title if record.method else "Base model"
+
+
+def scores(results: Results, *, grader: Grader = "published", k: int = 1) -> pd.DataFrame:
+    """One row a record and benchmark, and its macro average where it has all benchmarks of the protocol.
+
+    Columns: the cell's, title, seed, task, score (pass@k), sampling_error and question_error (named errors of
+    pass@k for this one checkpoint; sampling only for k = 1), problems, samples, truncated, errors, record, path.
+    """
+    rows: list[dict[str, Any]] = []
+    for path, record in results.records:
+        own = {**dict(zip(CELL, cell_key(record), strict=True)), "title": _title(record), "seed": record.seeds.run}
+        link = {"record": record.id, "path": path.relative_to(results.store).as_posix()}
+        matrix = []
+        for task in results.tasks[record.protocol.id]:
+            if task not in record.evaluation:
+                continue
+            result = record.evaluation[task]
+            n = result.sampling.samples_per_problem
+            values = _values(record, task, grader, k)
+            matrix.append(values)
+            right = np.array(result.right_per_problem[grader])
+            rows.append(
+                {
+                    **own,
+                    "task": task,
+                    "score": float(values.mean()),
+                    "sampling_error": statistics.sampling_error(right, n) if k == 1 else np.nan,
+                    "question_error": statistics.question_error(values),
+                    "problems": result.problems,
+                    "samples": n,
+                    "truncated": result.truncated,
+                    "errors": result.scores[grader].errors,
+                    **link,
+                }
+            )
+        if matrix and len(matrix) == len(results.tasks[record.protocol.id]) > 1:
+            mine = rows[-len(matrix) :]
+            rows.append(
+                {
+                    **own,
+                    "task": MACRO,
+                    "score": float(np.mean([row["score"] for row in mine])),
+                    "sampling_error": float(np.sqrt(np.sum([row["sampling_error"] ** 2 for row in mine]))) / len(mine),
+                    "question_error": float(np.sqrt(np.sum([row["question_error"] ** 2 for row in mine]))) / len(mine),
+                    "problems": sum(row["problems"] for row in mine),
+                    "samples": 0,
+                    "truncated": sum(row["truncated"] for row in mine),
+                    "errors": sum(row["errors"] for row in mine),
+                    **link,
+                }
+            )
+    columns = [*CELL, "title", "seed", "task", "score", "sampling_error", "question_error", "problems", "samples"]
+    return pd.DataFrame(rows, columns=[*columns, "truncated", "errors", "record", "path"])
+
+
+def _values(record: Record, task: str, grader: Grader, k: int) -> Floats:
+    """pass@k of each problem, [problems], in the order of the sorted problem ids."""
+    result = record.evaluation[task]
+    n = result.sampling.samples_per_problem
+    if not 1 <= k <= n:
+        raise UserError(f"pass@{k} of {task} needs {k} samples a problem and there are {n}; ask for k in 1..{n}")
+    right = result.right_per_problem[grader]
+    order = sorted(range(len(right)), key=lambda index: result.problem_ids[index])
+    return statistics.pass_at_k(np.array(right)[order], n, k)
+
+
+def matrices(
+    records: Sequence[Record], tasks: Sequence[str], *, grader: Grader = "published", k: int = 1
+) -> list[Floats] | None:
+    """The cell of `statistics`: [seeds, problems] for each task, over the records that have all of ``tasks``.
+
+    Problems are sorted by id, so that two cells are paired whatever the order of their records. None where no record
+    has them all.
+
+    Raises:
+        UserError: two records have different problems under one task name.
+    """
+    usable = [record for record in records if all(task in record.evaluation for task in tasks)]
+    if not usable or not tasks:
+        return None
+    for task in tasks:
+        expected = sorted(usable[0].evaluation[task].problem_ids)
+        for record in usable[1:]:
+            if sorted(record.evaluation[task].problem_ids) != expected:
+                raise UserError(
+                    f"{record.relative_path()}: task {task} has other problems than {usable[0].relative_path()}; "
+                    "evaluate both on the same data"
+                )
+    return [np.stack([_values(record, task, grader, k) for record in usable]) for task in tasks]
+
+
+def heldout(
+    results: Results,
+    *,
+    grader: Grader = "published",
+    k: int = 1,
+    population: Population = "new_questions",
+) -> pd.DataFrame:
+    """One row a cell and benchmark (and macro average): what the held-out table shows.
+
+    Columns: the cell's, title, task, score, low, high (95 %), error, df, leaves_out (what the interval cannot know),
+    sampling_error and question_error (means over seeds of the two named errors), seeds (evaluated), runs (all),
+    done, collapsed, failed (counts of runs), problems, leader (highest score of its block), tied (cannot be told
+    from the leader), p_value and p_holm (against the leader), detectable (smallest difference to the leader that
+    could have been found), published, verdict, verdict_reason, gpu_hours, records (ids).
+
+    A cell without any evaluated run is a row with NaN scores.
+    """
+    pairs = comparisons(results, grader=grader, k=k)
+    against = {
+        (*(row[name] for name in BLOCK), row["task"], *sorted((row["first"], row["second"]))): row
+        for row in _rows(pairs)
+    }
+    by_record = scores(results, grader=grader, k=k)
+    errors = by_record.groupby([*CELL, "task"], sort=False)[["sampling_error", "question_error"]].mean()
+    reference = {
+        (published.model_key(row["model"]), row["reuse"], row["method"], row["task"]): float(row["score"])
+        for row in _rows(published.heldout())
+    }
+    rows: list[dict[str, Any]] = []
+    for key, records in results.cells().items():
+        tasks = results.tasks[key[0]]
+        for task in _columns(tasks):
+            names = tasks if task == MACRO else (task,)
+            cell = matrices(records, names, grader=grader, k=k)
+            row: dict[str, Any] = {
+                **dict(zip(CELL, key, strict=True)),
+                "title": _title(records[0]),
+                "task": task,
+                **dict.fromkeys(("score", "low", "high", "error", "df"), np.nan),
+                "leaves_out": "no evaluated run",
+                "sampling_error": errors["sampling_error"].get((*key, task), np.nan),
+                "question_error": errors["question_error"].get((*key, task), np.nan),
+                "seeds": 0,
+                **_run_counts(records),
+                "problems": 0,
+                "published": np.nan,
+                "verdict": "",
+                "verdict_reason": "",
+                "records": tuple(record.id for record in records),
+            }
+            if cell is not None:
+                samples = _samples(records, names)
+                found = statistics.estimate(cell, population=population, samples=samples)
+                row |= {
+                    "score": found.value,
+                    "low": found.low,
+                    "high": found.high,
+                    "error": found.error,
+                    "df": found.df,
+                    # A base model was not trained: it has no training seed to vary.
+                    "leaves_out": _with_failed(found.leaves_out if key[-1] != BASE else "", records, found.seeds),
+                    "seeds": found.seeds,
+                    "problems": sum(matrix.shape[1] for matrix in cell),
+                }
+            printed = reference.get((published.model_key(key[2]), key[3], key[4], task))
+            if printed is not None and k == 1:
+                row["published"] = printed
+                if cell is None:
+                    row["verdict"], row["verdict_reason"] = "no data", "no evaluated run"
+                else:
+                    check = statistics.check_published(printed, cell, samples=_samples(records, names))
+                    row["verdict"], row["verdict_reason"] = check.verdict, check.reason
+            rows.append(row)
+    columns = [*CELL, "title", "task", "score", "low", "high", "error", "df", "leaves_out", "sampling_error"]
+    columns += ["question_error", "seeds", "runs", "done", "collapsed", "failed", "gpu_hours", "problems", "published"]
+    table = pd.DataFrame(rows, columns=[*columns, "verdict", "verdict_reason", "records"])
+    return _with_leaders(table, against)
+
+
+def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return cast(list[dict[str, Any]], table.to_dict("records"))
+
+
+def _columns(tasks: Sequence[str]) -> list[str]:
+    return [*tasks, MACRO] if len(tasks) > 1 else list(tasks)
+
+
+def _samples(records: Sequence[Record], tasks: Sequence[str]) -> list[int]:
+    first = next(record for record in records if all(task in record.evaluation for task in tasks))
+    return [first.evaluation[task].sampling.samples_per_problem for task in tasks]
+
+
+def _run_counts(records: Sequence[Record]) -> dict[str, Any]:
+    return {
+        "runs": len(records),
+        **{status: sum(record.status == status for record in records) for status in ("done", "collapsed", "failed")},
+        "gpu_hours": float(sum(record.cost.gpu_hours for record in records)),
+    }
+
+
+def _with_failed(note: str, records: Sequence[Record], used: int) -> str:
+    missing = len(records) - used
+    if not missing:
+        return note
+    extra = f"{missing} of {len(records)} runs have no score"
+    return f"{note}; {extra}" if note else extra
+
+
+def _with_leaders(table: pd.DataFrame, against: dict[tuple[Any, ...], dict[str, Any]]) -> pd.DataFrame:
+    """Mark the highest score of each block, and who cannot be told from it after Holm's adjustment.
+
+    The base model is not a competitor. A comparison with one seed on a side leaves out the seeds, so it separates
+    nothing.
+    """
+    table["leader"] = False
+    table["tied"] = False
+    for column in ("p_value", "p_holm", "detectable"):
+        table[column] = np.nan
+    competing = table[(table["method"] != BASE) & table["score"].notna()]
+    for block, group in _groups(competing, [*BLOCK, "task"]):
+        top = int(group["score"].to_numpy().argmax())
+        leader = group["method"].iloc[top]
+        table.loc[group.index[top], ["leader", "tied"]] = True
+        for index, method in zip(group.index, group["method"], strict=True):
+            if method == leader:
+                continue
+            row = against[(*block, *sorted((method, leader)))]
+            table.loc[index, ["p_value", "p_holm", "detectable"]] = [row["p_value"], row["p_holm"], row["detectable"]]
+            table.loc[index, "tied"] = not row["separated"]
+    return table
+
+
+def _groups(table: pd.DataFrame, by: Any) -> Iterator[tuple[Any, pd.DataFrame]]:
+    return iter(table.groupby(by, sort=False))
+
+
+def comparisons(results: Results, *, grader: Grader = "published", k: int = 1) -> pd.DataFrame:
+    """All pairs of methods of each block (protocol, division, model, N), benchmark by benchmark, paired by problem.
+
+    Columns: the block's, task, first, second (method names), difference (first minus second), low, high, error, df,
+    p_value, p_holm, detectable, separated, improvement (chance that a run of the first beats one of the second),
+    leaves_out, problems.
+
+    Holm's family is one table: all N and all pairs of a protocol, division and model; the macro average, the one
+    figure named in advance, is a family of its own.
+    """
+    rows: list[dict[str, Any]] = []
+    blocks: dict[tuple[Any, ...], dict[str, list[Record]]] = {}
+    for key, records in results.cells().items():
+        if key[-1] != BASE:
+            blocks.setdefault(key[:-1], {})[key[-1]] = records
+    for block, methods in blocks.items():
+        tasks = results.tasks[block[0]]
+        for task in _columns(tasks):
+            names = tasks if task == MACRO else (task,)
+            found = {name: matrices(records, names, grader=grader, k=k) for name, records in methods.items()}
+            cells = {name: cell for name, cell in found.items() if cell is not None}
+            _same_problems(methods, cells, names)
+            for first, second in combinations(cells, 2):
+                result = statistics.compare(cells[first], cells[second])
+                rows.append(
+                    {
+                        **dict(zip(BLOCK, block, strict=True)),
+                        "task": task,
+                        "first": first,
+                        "second": second,
+                        "difference": result.difference,
+                        "low": result.low,
+                        "high": result.high,
+                        "error": result.error,
+                        "df": result.df,
+                        "p_value": result.p_value,
+                        "detectable": result.detectable,
+                        "improvement": statistics.probability_of_improvement(
+                            [matrix.mean(axis=1) for matrix in cells[first]],
+                            [matrix.mean(axis=1) for matrix in cells[second]],
+                        ),
+                        "leaves_out": result.leaves_out,
+                        "problems": sum(matrix.shape[1] for matrix in cells[first]),
+                    }
+                )
+    columns = [*BLOCK, "task", "first", "second", "difference", "low", "high", "error", "df", "p_value"]
+    table = pd.DataFrame(rows, columns=[*columns, "detectable", "improvement", "leaves_out", "problems"])
+    table["p_holm"] = np.nan
+    for _, family in _groups(table, [*BLOCK[:3], table["task"] == MACRO]):
+        table.loc[family.index, "p_holm"] = statistics.holm(family["p_value"].to_numpy())
+    table["separated"] = (table["p_holm"] < SIGNIFICANCE) & (table["leaves_out"] == "")
+    return table
+
+
+def _same_problems(methods: dict[str, list[Record]], cells: dict[str, list[Floats]], tasks: Sequence[str]) -> None:
+    """Refuse to pair cells that were evaluated on different problems."""
+    first = [next(r for r in methods[name] if all(task in r.evaluation for task in tasks)) for name in cells]
+    if first:
+        matrices(first, tasks)
+
+
+def training(results: Results) -> pd.DataFrame:
+    """One row a cell and measure (early, late, mean): what the training table shows.
+
+    Columns: the cell's, title, measure, score, low, high (Student's t over seeds; NaN with one), error, seeds, runs,
+    done, collapsed, failed, gpu_hours, leaves_out, leader, tied, p_value, p_holm, published, verdict,
+    verdict_reason, records.
+    """
+    reference = {
+        (published.model_key(row["model"]), row["reuse"], row["method"]): row for row in _rows(published.training())
+    }
+    rows: list[dict[str, Any]] = []
+    seeds: dict[int, Floats] = {}
+    for key, records in results.cells().items():
+        if key[-1] == BASE:
+            continue
+        for measure in ("early", "late", "mean"):
+            known = [value for record in records if (value := _training_score(record, measure)) is not None]
+            row: dict[str, Any] = {
+                **dict(zip(CELL, key, strict=True)),
+                "title": _title(records[0]),
+                "measure": measure,
+                **dict.fromkeys(("score", "low", "high", "error"), np.nan),
+                "seeds": len(known),
+                **_run_counts(records),
+                "leaves_out": _with_failed("", records, 0),
+                "published": np.nan,
+                "verdict": "",
+                "verdict_reason": "",
+                "records": tuple(record.id for record in records),
+            }
+            if known:
+                seeds[len(rows)] = np.array(known)
+                found = statistics.mean_over_seeds(known)
+                row |= {"score": found.value, "low": found.low, "high": found.high, "error": found.error}
+                row["leaves_out"] = _with_failed(found.leaves_out, records, len(known))
+            printed = reference.get((published.model_key(key[2]), key[3], key[4]), {}).get(measure)
+            if printed is not None:
+                row["published"] = printed
+                if known:
+                    check = statistics.check_published_seeds(float(printed), known)
+                    row["verdict"], row["verdict_reason"] = check.verdict, check.reason
+                else:
+                    row["verdict"], row["verdict_reason"] = "no data", "no run has this score"
+            rows.append(row)
+    columns = [*CELL, "title", "measure", "score", "low", "high", "error", "seeds", "runs", "done", "collapsed"]
+    columns += ["failed", "gpu_hours", "leaves_out", "published", "verdict", "verdict_reason", "records"]
+    table = pd.DataFrame(rows, columns=columns)
+    return _with_training_leaders(table, seeds)
+
+
+def _training_score(record: Record, measure: str) -> float | None:
+    if record.training is None:
+        return None
+    return {
+        "early": record.training.early_score,
+        "late": record.training.late_score,
+        "mean": record.training.mean_score,
+    }[measure]
+
+
+def _with_training_leaders(table: pd.DataFrame, seeds: dict[int, Floats]) -> pd.DataFrame:
+    table["leader"] = False
+    table["tied"] = False
+    table["p_value"] = np.nan
+    table["p_holm"] = np.nan
+    for _, family in _groups(table, [*BLOCK[:3], "measure"]):
+        pairs: dict[int, tuple[float, str]] = {}
+        for _, group in _groups(family[family["score"].notna()], ["reuse"]):
+            indices = [int(index) for index in group.index]
+            top = indices[int(group["score"].to_numpy().argmax())]
+            table.loc[top, ["leader", "tied"]] = True
+            for index in indices:
+                if index != top:
+                    result = statistics.compare_seed_scores(seeds[top], seeds[index])
+                    pairs[index] = (result.p_value, result.leaves_out)
+        adjusted = statistics.holm(np.array([p for p, _ in pairs.values()]))
+        for (index, (p_value, note)), p_holm in zip(pairs.items(), adjusted, strict=True):
+            table.loc[index, ["p_value", "p_holm"]] = [p_value, p_holm]
+            table.loc[index, "tied"] = bool(note) or not p_holm < SIGNIFICANCE
+    return table
+
+
+def curves(results: Results, *, column: str = "score") -> pd.DataFrame:
+    """Mean and 95 % band over seeds of one column of ``updates.jsonl``, by cell and update.
+
+    Columns: the cell's, title, update, mean, low, high (NaN where fewer than two seeds reached the update), seeds.
+    """
+    rows = []
+    paths = {record.id: path for path, record in results.records}
+    for key, records in results.cells().items():
+        series = {}
+        for record in records:
+            if record.training is not None:
+                lines = read_updates(record_folder(paths[record.id]) / record.training.curve.path)
+                series[record.seeds.run] = {
+                    line["update"]: float(line[column]) for line in lines if line.get(column) is not None
+                }
+        if not any(series.values()):
+            continue
+        frame = pd.DataFrame(series).sort_index()
+        count = frame.notna().sum(axis=1).to_numpy()
+        mean = frame.mean(axis=1).to_numpy()
+        half = statistics.t_half_width(frame.std(axis=1).to_numpy(), count)
+        rows.append(
+            pd.DataFrame(
+                {
+                    **dict(zip(CELL, key, strict=True)),
+                    "title": _title(records[0]),
+                    "update": frame.index,
+                    "mean": mean,
+                    "low": mean - half,
+                    "high": mean + half,
+                    "seeds": count,
+                }
+            )
+        )
+    columns = [*CELL, "title", "update", "mean", "low", "high", "seeds"]
+    return pd.concat(rows, ignore_index=True)[columns] if rows else pd.DataFrame(columns=columns)
