@@ -1,0 +1,149 @@
+"""The grid of a protocol: its cells, their names, their seeds, and what takes a cell out of the protocol."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from harness.protocol import Protocol, available, differences, load_protocol, unknown_value
+from harness.records import Seeds
+from methods.errors import UserError
+
+_CELL_ID = re.compile(r"^([^/]+)/([^/]+)/n(\d+)/([^/]+)/seed(\d+)$")
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """One run: a base model, trained by one method at one reuse ratio with one seed."""
+
+    protocol_id: str
+    model: str
+    reuse: int
+    method: str
+    seed: int
+
+    @property
+    def id(self) -> str:
+        """``tiny/tiny-qwen3/n32/respo/seed0``: the path of the cell in a store and in a folder of runs."""
+        return f"{self.protocol_id}/{self.model}/n{self.reuse}/{self.method}/seed{self.seed}"
+
+    @property
+    def path(self) -> Path:
+        """The same as a relative path."""
+        return Path(self.id)
+
+    @property
+    def seeds(self) -> Seeds:
+        """Every seed of the run. They depend on the run's seed only: all cells share their random numbers."""
+        return Seeds(
+            run=self.seed,
+            training=derived_seed(self.seed, "training"),
+            rollout=derived_seed(self.seed, "rollout"),
+            evaluation=derived_seed(self.seed, "evaluation"),
+        )
+
+    @classmethod
+    def from_id(cls, text: str) -> Cell:
+        """The cell of that id.
+
+        Raises:
+            UserError: the text is no cell id.
+        """
+        match = _CELL_ID.match(text)
+        if not match:
+            raise UserError(
+                f"cell {text!r} is no cell id: it looks like tiny/tiny-qwen3/n32/respo/seed0, as `reuse-bench status` "
+                "prints it"
+            )
+        protocol, model, reuse, method, seed = match.groups()
+        return cls(protocol, model, int(reuse), method, int(seed))
+
+
+def derived_seed(run_seed: int, purpose: str) -> int:
+    """A seed of 31 bits for one purpose; the same on every machine."""
+    digest = hashlib.sha256(f"reuse-bench {purpose} {run_seed}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1
+
+
+def cells(
+    protocol: Protocol,
+    methods: Iterable[str] | None = None,
+    reuses: Iterable[int] | None = None,
+    models: Iterable[str] | None = None,
+    seeds: Iterable[int] | None = None,
+) -> list[Cell]:
+    """The cells of a protocol, or those of the given values, in the protocol's order and without repeats.
+
+    A method that is installed but not in the protocol, and another reuse ratio that divides the updates, are taken
+    too; they make a run ``open`` (`deviations`). A further seed is another sample of the same protocol.
+
+    Raises:
+        UserError: a value that cannot be run; it names the known ones.
+    """
+    where = f"protocol {protocol.id}"
+    listed = list(protocol.methods.hyperparameters)
+    chosen_methods = listed if methods is None else list(dict.fromkeys(methods))
+    chosen_reuses = protocol.reuse.ratios if reuses is None else list(dict.fromkeys(reuses))
+    chosen_models = [m.name for m in protocol.models] if models is None else list(dict.fromkeys(models))
+    chosen_seeds = protocol.seeds.default if seeds is None else list(dict.fromkeys(seeds))
+    for model in chosen_models:
+        protocol.model(model)
+    unlisted = [method for method in chosen_methods if method not in listed]
+    if unlisted:
+        installed = _installed_methods()
+        for method in unlisted:
+            if method not in installed:
+                known = [*listed, *(name for name in installed if name not in listed)]
+                raise UserError(unknown_value("method", method, known, where))
+    for reuse in chosen_reuses:
+        _check_reuse(protocol, reuse)
+    for seed in chosen_seeds:
+        if seed < 0:
+            raise UserError(f"seed {seed} is negative: give 0 or more")
+    return [
+        Cell(protocol.id, model, reuse, method, seed)
+        for model, reuse, method, seed in product(chosen_models, chosen_reuses, chosen_methods, chosen_seeds)
+    ]
+
+
+def deviations(protocol: Protocol, cell: Cell, overrides: Mapping[str, Any] | None = None) -> list[str]:
+    """How a run of ``cell`` differs from the protocol that this package ships, one line each.
+
+    Empty: the run is in the closed division. ``overrides`` are dotted names with other values; those of the sections
+    ``runtime`` and ``planning`` do not count.
+    """
+    used = protocol.with_overrides(overrides) if overrides else protocol
+    if protocol.id not in available():
+        lines = [f"protocol: {protocol.id} is not one that reuse-bench ships"]
+        stated = protocol
+    else:
+        lines = []
+        stated = load_protocol(protocol.id)
+    lines += differences(stated, used)
+    if cell.method not in stated.methods.hyperparameters:
+        lines.append(f"method: {cell.method} is not in the protocol")
+    if cell.reuse not in stated.reuse.ratios:
+        known = ", ".join(map(str, stated.reuse.ratios))
+        lines.append(f"reuse: N = {cell.reuse} instead of one of {known}")
+    return lines
+
+
+def _check_reuse(protocol: Protocol, reuse: int) -> None:
+    every = protocol.checkpoints.every_updates
+    if reuse < 1 or protocol.update.updates % reuse or every % reuse:
+        known = ", ".join(map(str, protocol.reuse.ratios))
+        raise UserError(
+            f"reuse ratio {reuse} cannot be run under protocol {protocol.id}: its ratios are {known}; another one must "
+            f"divide {protocol.update.updates} (updates) and {every} (updates between checkpoints)"
+        )
+
+
+def _installed_methods() -> list[str]:
+    from methods import available as installed
+
+    return list(installed())
