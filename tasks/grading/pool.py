@@ -1,0 +1,350 @@
+"""Grading in processes that can be killed.
+
+The workers are plain child processes that run `tasks.grading.worker`: nothing of the caller is imported in them, no
+signal is set in the caller, and any thread, event loop or Ray actor may call. They start with the first request that
+needs one, are kept for the next call, and end with their caller.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import queue
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tasks.grading.extract import last_box, last_result
+from tasks.grading.rules import Rule, rule_of
+from tasks.grading.types import GRADERS, RIGHT, Grade, Grader, GradeRequest, Judgement, error, wrong
+from tasks.grading.worker import HEADER, frame
+
+DEFAULT_TIMEOUT = 5.0  # seconds of processor time for each grader on each answer
+_BATCH = 16  # jobs sent at once
+_BATCH_CHARACTERS = 1 << 20
+_START_SECONDS = 120.0
+_PACKAGE_PARENT = str(Path(__file__).resolve().parents[2])
+
+
+class _Ended(Exception):  # noqa: N818
+    """The worker has ended, or stayed silent for too long."""
+
+
+class _Worker:
+    """One child process. Used by one thread at a time."""
+
+    def __init__(self) -> None:
+        path = [_PACKAGE_PARENT, os.environ.get("PYTHONPATH", "")]
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "tasks.grading.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, path)), "OMP_NUM_THREADS": "1"},
+        )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self._stdin, self._stdout = self.process.stdin, self.process.stdout
+        os.set_blocking(self._stdin.fileno(), False)
+        try:
+            greeting = self.receive(_START_SECONDS)
+        except _Ended:
+            greeting = {"fatal": f"it ended with exit status {self.kill()}"}
+        if "fatal" in greeting:
+            self.kill()
+            raise RuntimeError(f"the grading process did not start: {greeting['fatal']}")
+
+    def send(self, document: Any, seconds: float) -> None:
+        """Write one frame, within the given time."""
+        data = memoryview(frame(document))
+        deadline = time.monotonic() + seconds
+        while data:
+            _wait(self._stdin.fileno(), select.POLLOUT, deadline)
+            try:
+                data = data[os.write(self._stdin.fileno(), data) :]
+            except BlockingIOError:
+                continue
+            except OSError as caught:
+                raise _Ended from caught
+
+    def receive(self, seconds: float) -> Any:
+        """Read one frame, within the given time."""
+        deadline = time.monotonic() + seconds
+        (length,) = HEADER.unpack(self._read(HEADER.size, deadline))
+        return json.loads(self._read(length, deadline))
+
+    def _read(self, size: int, deadline: float) -> bytes:
+        data = b""
+        while len(data) < size:
+            _wait(self._stdout.fileno(), select.POLLIN, deadline)
+            part = os.read(self._stdout.fileno(), size - len(data))
+            if not part:
+                raise _Ended
+            data += part
+        return data
+
+    def kill(self) -> int:
+        """End the process now and say how it ended."""
+        self.process.kill()
+        status = self.process.wait()
+        self._stdin.close()
+        self._stdout.close()
+        return status
+
+    def autopsy(self) -> str:
+        """Why an ended worker ended, in words."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(0.5)
+        silent = self.process.poll() is None
+        status = self.kill()
+        if silent or status == -signal.SIGPROF:
+            return "time limit"
+        return f"the grading process ended with exit status {status}"
+
+
+def _wait(descriptor: int, event: int, deadline: float) -> None:
+    poll = select.poll()
+    poll.register(descriptor, event)
+    if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+        raise _Ended
+
+
+class _Idle:
+    """Workers that wait for the next call. A call takes them out, so none is ever shared."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._workers: list[_Worker] = []
+
+    def take(self) -> _Worker:
+        while True:
+            with self._lock:
+                worker = self._workers.pop() if self._workers else None
+            if worker is None:
+                return _Worker()
+            if worker.process.poll() is None:
+                return worker
+            worker.kill()
+
+    def give(self, worker: _Worker) -> None:
+        with self._lock:
+            if len(self._workers) < _processors():
+                self._workers.append(worker)
+                return
+        worker.kill()
+
+    def clear(self) -> None:
+        with self._lock:
+            workers, self._workers = self._workers, []
+        for worker in workers:
+            worker.kill()
+
+    def forget(self) -> None:
+        """In a forked child: the workers are the parent's."""
+        self._lock = threading.Lock()
+        self._workers = []
+
+
+_idle = _Idle()
+atexit.register(_idle.clear)
+os.register_at_fork(after_in_child=_idle.forget)
+
+
+@dataclass
+class _Job:
+    """One answer on its way: who has spoken, and who has yet to."""
+
+    request: GradeRequest
+    extracted: str | None
+    copies: int = 0
+    judgements: dict[Grader, Judgement] = field(default_factory=dict)
+
+    @property
+    def wanted(self) -> list[Grader]:
+        return [grader for grader in GRADERS if grader not in self.judgements]
+
+    def grade(self) -> Grade:
+        audited, published = self.judgements["audited"], self.judgements["published"]
+        reason = audited.reason
+        if published.verdict == "error":
+            reason = "; ".join(filter(None, [reason, f"published: {published.reason}"]))
+        return Grade(self.extracted, published.verdict, audited.verdict, reason)
+
+
+class _Call:
+    """One call of `grade_many`: the jobs, and the threads that carry them to the workers."""
+
+    def __init__(self, jobs: list[_Job], timeout: float) -> None:
+        self.jobs = jobs
+        self.timeout = timeout
+        self.waiting = deque(range(len(jobs)))
+        self.done: queue.SimpleQueue[int | BaseException] = queue.SimpleQueue()
+        self.stopped = threading.Event()
+        # The worker's own clock counts processor time; on a busy machine that takes longer.
+        self.patience = 4 * timeout + 10
+
+    def serve(self) -> None:
+        """Body of a thread: feed one worker after the other until nothing waits."""
+        worker: _Worker | None = None
+        try:
+            while not self.stopped.is_set() and (batch := self._next_batch()):
+                worker = worker or _idle.take()
+                try:
+                    self._run(worker, batch)
+                except _Ended:
+                    self._blame(batch, worker.autopsy())
+                    worker = None
+        except BaseException as caught:
+            self.done.put(caught)
+        finally:
+            if worker is not None:
+                if self.stopped.is_set():
+                    worker.kill()
+                else:
+                    _idle.give(worker)
+
+    def _next_batch(self) -> list[int]:
+        batch: list[int] = []
+        characters = 0
+        # A fair share near the end, so that no worker idles while another has a full batch.
+        size = max(1, min(_BATCH, len(self.waiting) // (2 * _processors())))
+        while len(batch) < size and characters < _BATCH_CHARACTERS:
+            try:
+                number = self.waiting.popleft()
+            except IndexError:
+                break
+            batch.append(number)
+            characters += len(self.jobs[number].request.response)
+        return batch
+
+    def _run(self, worker: _Worker, batch: list[int]) -> None:
+        rows = []
+        for number in batch:
+            job = self.jobs[number]
+            rows.append((number, job.wanted, job.request.gold, job.request.response, job.request.task))
+        worker.send({"timeout": self.timeout, "jobs": rows}, self.patience)
+        for number in batch:
+            for _ in self.jobs[number].wanted:
+                if self.stopped.is_set():
+                    return
+                got, grader, verdict, reason = worker.receive(self.patience)
+                self.jobs[got].judgements[grader] = Judgement(verdict, reason)
+            self.done.put(number)
+
+    def _blame(self, batch: list[int], reason: str) -> None:
+        """The first verdict that is missing is the one that ended the worker; the others get another worker."""
+        unfinished = [number for number in batch if self.jobs[number].wanted]
+        if not unfinished:
+            return
+        first = self.jobs[unfinished[0]]
+        first.judgements[first.wanted[0]] = error(reason)
+        if not first.wanted:
+            self.done.put(unfinished.pop(0))
+        self.waiting.extendleft(reversed(unfinished))
+
+
+def grade_many(
+    requests: Iterable[GradeRequest],
+    *,
+    workers: int | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+    progress: Callable[[int], None] | None = None,
+) -> list[Grade]:
+    """Judge answers by both graders, each different answer once.
+
+    Args:
+        requests: what to judge.
+        workers: number of processes; None: as many as there are processors.
+        timeout: processor seconds that each grader may take for one answer; more gives the verdict "error".
+        progress: called in the caller's thread with the number of requests done so far.
+
+    Returns:
+        Grades in the order of the requests.
+
+    Raises:
+        RuntimeError: no grading process can be started (Math-Verify is not installed, for example).
+    """
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers must be at least 1, not {workers}")
+    if not timeout > 0:
+        raise ValueError(f"timeout must be positive, not {timeout}")
+    jobs: list[_Job] = []
+    known: dict[tuple[Rule, str, str, bool], _Job] = {}
+    by_request: list[_Job] = []
+    done = 0
+    for request in requests:
+        rule = rule_of(request.task)
+        key = (rule, request.gold, request.response, request.finished)
+        job = known.get(key)
+        if job is None:
+            job = known[key] = _new_job(request, rule)
+            if job.wanted:
+                jobs.append(job)
+        job.copies += 1
+        done += not job.wanted
+        by_request.append(job)
+    if progress and done:
+        progress(done)
+    # Neighbours share a gold, and with it what a worker remembers.
+    jobs.sort(key=lambda job: job.request.gold)
+    call = _Call(jobs, timeout)
+    threads = [
+        threading.Thread(target=call.serve, name="grading", daemon=True)
+        for _ in range(min(workers or _processors(), len(jobs)))
+    ]
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in jobs:
+            finished = call.done.get()
+            if isinstance(finished, BaseException):
+                raise finished
+            done += jobs[finished].copies
+            if progress:
+                progress(done)
+    except BaseException:
+        call.stopped.set()
+        raise
+    for thread in threads:
+        thread.join()
+    return [job.grade() for job in by_request]
+
+
+def grade_one(request: GradeRequest, *, timeout: float = DEFAULT_TIMEOUT) -> Grade:
+    """Judge one answer. For more than a few, `grade_many` is much faster."""
+    return grade_many([request], workers=1, timeout=timeout)[0]
+
+
+def _new_job(request: GradeRequest, rule: Rule) -> _Job:
+    if rule.family != "chain":
+        return _Job(request, last_box(request.response))
+    job = _Job(request, last_result(request.response))
+    judgement = _judge_chain(job.extracted, request)
+    job.judgements = {"audited": judgement, "published": judgement}
+    return job
+
+
+def _judge_chain(answer: str | None, request: GradeRequest) -> Judgement:
+    if not request.finished:
+        return wrong("truncated")
+    if answer is None:
+        return wrong("the chain has no result at its end")
+    return RIGHT if answer == request.gold else wrong("not equal")
+
+
+def _processors() -> int:
+    try:
+        return max(1, len(os.sched_getaffinity(0)))
+    except AttributeError:  # not on Linux
+        return os.cpu_count() or 1

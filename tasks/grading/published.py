@@ -1,0 +1,118 @@
+r"""The published grader: Math-Verify as released, on the whole response, against ``\boxed{gold}``.
+
+Two things are ours, and neither changes a verdict that Math-Verify reaches: its alarm signals are switched off,
+because this module runs in a process that is killed from outside, and its parser remembers what it has parsed.
+Where Math-Verify swallows an exception and says False, we say error.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from tasks.grading.types import RIGHT, Judgement, error, wrong
+
+_REMEMBERED = 20_000  # parsed pieces of text, and compared pairs; some hundred megabytes at the very most
+
+
+class _Remember:
+    """A pure function of hashable arguments that keeps its results, its exceptions too."""
+
+    def __init__(self, function: Callable[..., Any], trouble: list[str]) -> None:
+        self.function = function
+        self.trouble = trouble
+        self.known: dict[Any, tuple[Any, Exception | None]] = {}
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        key = (args, tuple(sorted(kwargs.items())))
+        entry = self.known.get(key)
+        if entry is None:
+            try:
+                entry = (self.function(*args, **kwargs), None)
+            except (MemoryError, RecursionError) as caught:
+                self.trouble.append(type(caught).__name__)
+                raise
+            except Exception as caught:
+                entry = (None, caught)
+            if len(self.known) >= _REMEMBERED:
+                self.known.clear()
+            self.known[key] = entry
+        value, caught_before = entry
+        if caught_before is not None:
+            raise caught_before.with_traceback(None)
+        return value
+
+
+class PublishedGrader:
+    """Math-Verify with a memory. Make one a process, and call it in the main thread or any other."""
+
+    def __init__(self) -> None:
+        import math_verify
+        from math_verify import parser
+
+        logging.getLogger("math_verify").setLevel(logging.CRITICAL)
+        self._trouble: list[str] = []
+        for name in ("parse_latex_cached", "normalize_latex", "parse_expr_cached"):
+            inner = getattr(parser, name)
+            inner = getattr(inner, "__wrapped__", inner)
+            setattr(parser, name, _Remember(inner, self._trouble))
+        self._parse = functools.partial(parser.parse, parsing_timeout=None, raise_on_error=True)
+        self._verify = math_verify.verify
+        self._gold_config = [math_verify.LatexExtractionConfig()]
+        self._golds: dict[str, list[Any]] = {}
+        self._verdicts: dict[Any, tuple[Judgement, list[Any]]] = {}
+
+    def __call__(self, gold: str, response: str) -> Judgement:
+        """Judge a whole response."""
+        self._trouble.clear()
+        try:
+            judgement = self._judge(gold, response)
+        except Exception as caught:
+            return error(f"Math-Verify: {type(caught).__name__}")
+        if judgement.verdict == "wrong" and self._trouble:
+            return error(f"Math-Verify: {self._trouble[0]}")
+        return judgement
+
+    def _judge(self, gold: str, response: str) -> Judgement:
+        if gold not in self._golds:
+            if len(self._golds) >= _REMEMBERED:
+                self._golds.clear()
+            self._golds[gold] = self._parse("\\boxed{" + gold + "}", self._gold_config)
+        golds, answers = self._golds[gold], self._parse(response)
+        if not golds:
+            return error("Math-Verify: the gold cannot be read")
+        if not answers:
+            return wrong("Math-Verify: no answer found")
+        key = (gold, tuple(_key(answer) for answer in answers))
+        if key not in self._verdicts:
+            if len(self._verdicts) >= _REMEMBERED:
+                self._verdicts.clear()
+            # The answers are kept, so that their identities in the key stay theirs.
+            self._verdicts[key] = (self._compare(golds, answers), answers)
+        return self._verdicts[key][0]
+
+    def _compare(self, golds: list[Any], answers: list[Any]) -> Judgement:
+        # The loop of Math-Verify's own `verify`, one pair at a time, so that a swallowed exception shows.
+        failure: str | None = None
+        for gold in golds:
+            for answer in answers:
+                try:
+                    if self._verify(gold, answer, timeout_seconds=None, raise_on_error=True):
+                        return RIGHT
+                except Exception as caught:
+                    failure = failure or type(caught).__name__
+        return error(f"Math-Verify: {failure}") if failure else wrong("Math-Verify: not equal")
+
+
+def _key(answer: Any) -> Any:
+    """Tells apart all that Math-Verify tells apart; the same text parsed again is the same object."""
+    from sympy import Number
+
+    if isinstance(answer, str):
+        return answer
+    if isinstance(answer, Number):
+        return type(answer).__name__, str(answer)
+    return id(answer)

@@ -1,0 +1,109 @@
+"""The training reward: the graders of `tasks.grading`, turned into numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tasks.grading import DEFAULT_TIMEOUT, Grader, GradeRequest, grade_many
+
+
+@dataclass(frozen=True)
+class Overlong:
+    """Linear penalty for long responses: 0 up to ``start`` tokens, falling to ``-penalty`` at ``end`` and beyond.
+
+    Raises:
+        ValueError: the tokens do not ascend, or the penalty is negative.
+    """
+
+    start: int
+    end: int
+    penalty: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start < self.end:
+            raise ValueError(f"overlong: start {self.start} must be at least 0 and below end {self.end}")
+        if self.penalty < 0:
+            raise ValueError(f"overlong: penalty {self.penalty} must not be negative")
+
+    def __call__(self, length: int) -> float:
+        """What is added to the reward of a response of ``length`` tokens."""
+        share = (length - self.start) / (self.end - self.start)
+        return -self.penalty * min(max(share, 0.0), 1.0) + 0.0  # never -0.0
+
+
+@dataclass(frozen=True)
+class RewardBatch:
+    """Rewards of a batch, in its order, and what the graders said about it.
+
+    Attributes:
+        rewards: one number a response.
+        disagreements: responses on which the two graders differ.
+        errors: responses on which the grader that rewards gave no verdict; they get the reward of a wrong answer.
+        right: responses that the grader that rewards calls right.
+    """
+
+    rewards: list[float]
+    disagreements: int
+    errors: int
+    right: int
+
+
+def rewards(
+    responses: Sequence[str],
+    golds: Sequence[str],
+    *,
+    task: str | None,
+    grader: Grader,
+    right: float = 1.0,
+    wrong: float = -1.0,
+    finished: Sequence[bool] | None = None,
+    lengths: Sequence[int] | None = None,
+    overlong: Overlong | None = None,
+    workers: int | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+) -> RewardBatch:
+    """Reward responses by the verdict of one grader; the other is asked too, for the count of disagreements.
+
+    Args:
+        responses: texts of the model.
+        golds: reference answers, one a response.
+        task: name of the training set; it chooses the rule.
+        grader: whose verdict rewards.
+        right: reward of a right answer.
+        wrong: reward of a wrong answer, and of one on which the grader gave no verdict.
+        finished: whether each response ended by itself; None: all did.
+        lengths: tokens of each response; needed with ``overlong``.
+        overlong: penalty for length, added to the reward.
+        workers: grading processes; None: as many as processors.
+        timeout: processor seconds for each grader and answer.
+
+    Raises:
+        ValueError: the sequences differ in length, or ``lengths`` is missing.
+    """
+    if grader not in ("published", "audited"):
+        raise ValueError(f"grader must be 'published' or 'audited', not {grader!r}")
+    for name, given in (("golds", golds), ("finished", finished), ("lengths", lengths)):
+        if given is not None and len(given) != len(responses):
+            raise ValueError(f"{name} has {len(given)} entries for {len(responses)} responses")
+    if overlong is not None and lengths is None:
+        raise ValueError("lengths are needed for the overlong penalty")
+    ended = finished if finished is not None else [True] * len(responses)
+    grades = grade_many(
+        [
+            GradeRequest(gold, response, task, done)
+            for gold, response, done in zip(golds, responses, ended, strict=True)
+        ],
+        workers=workers,
+        timeout=timeout,
+    )
+    verdicts = [grade.audited if grader == "audited" else grade.published for grade in grades]
+    values = [right if verdict == "right" else wrong for verdict in verdicts]
+    if overlong is not None and lengths is not None:
+        values = [value + overlong(length) for value, length in zip(values, lengths, strict=True)]
+    return RewardBatch(
+        rewards=values,
+        disagreements=sum(grade.audited != grade.published for grade in grades),
+        errors=verdicts.count("error"),
+        right=verdicts.count("right"),
+    )
