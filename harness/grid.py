@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from harness.protocol import Protocol, available, differences, load_protocol, unknown_value
+from harness.protocol import Protocol, available, drift, load_protocol, unknown_value
 from harness.records import Seeds
 from methods.errors import UserError
 
@@ -118,13 +118,8 @@ def deviations(protocol: Protocol, cell: Cell, overrides: Mapping[str, Any] | No
     ``runtime`` and ``planning`` do not count.
     """
     used = protocol.with_overrides(overrides) if overrides else protocol
-    if protocol.id not in available():
-        lines = [f"protocol: {protocol.id} is not one that reuse-bench ships"]
-        stated = protocol
-    else:
-        lines = []
-        stated = load_protocol(protocol.id)
-    lines += differences(stated, used)
+    stated = load_protocol(used.base_id) if used.base_id in available() else used
+    lines = drift(used)
     if cell.method not in stated.methods.hyperparameters:
         lines.append(f"method: {cell.method} is not in the protocol")
     if cell.reuse not in stated.reuse.ratios:

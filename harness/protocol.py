@@ -45,6 +45,7 @@ FREE_SECTIONS = ("runtime", "planning")
 """Sections that one may change without leaving the protocol."""
 
 _SILENT_FIELDS = frozenset({"stated", "title", "notes"})
+_OPEN_MARK = ".open-"
 _PACKAGE = "harness"
 _FOLDER = "protocols"
 
@@ -510,6 +511,9 @@ class Protocol(_Part):
     def with_overrides(self, overrides: Mapping[str, Any]) -> Protocol:
         """The protocol with other values, by dotted names: ``{"runtime.engines": 2}``.
 
+        A variant that means something else than the protocol of its id is renamed (``tiny.open-1a2b3c4d``), so that
+        its runs and records never lie among those of the protocol.
+
         Raises:
             UserError: no field of that name, or a value that the field does not take.
         """
@@ -525,7 +529,13 @@ class Protocol(_Part):
                 if index == len(parts) - 1:
                     place[part] = value
                 place = place[part]
-        return _validate(document, f"protocol {self.id} as changed")
+        document["id"] = self.base_id
+        return _named_apart(_validate(document, f"protocol {self.base_id} as changed"))
+
+    @property
+    def base_id(self) -> str:
+        """The id without the mark of an open variant."""
+        return self.id.split(_OPEN_MARK)[0]
 
 
 def _spoken(part: BaseModel) -> dict[str, Any]:
@@ -553,6 +563,7 @@ def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 def differences(stated: Protocol, used: Protocol) -> list[str]:
     """How the meaning of ``used`` differs from that of ``stated``, one line a field; empty when it does not."""
     before, after = (dict(leaves(protocol.meaning())) for protocol in (stated, used))
+    del before["id"], after["id"]
     lines = []
     for name in [*before, *(name for name in after if name not in before)]:
         if name not in after:
@@ -562,6 +573,19 @@ def differences(stated: Protocol, used: Protocol) -> list[str]:
         elif before[name] != after[name]:
             lines.append(f"{name}: {after[name]!r} instead of {before[name]!r}")
     return lines
+
+
+def drift(protocol: Protocol) -> list[str]:
+    """How a protocol differs from the one of its id that this package ships, one line a field; empty: not at all."""
+    if protocol.base_id not in available():
+        return [f"protocol: {protocol.id} is not one that reuse-bench ships"]
+    return differences(_shipped(protocol.base_id), protocol)
+
+
+def _named_apart(protocol: Protocol) -> Protocol:
+    if protocol.id not in available() or not differences(_shipped(protocol.id), protocol):
+        return protocol
+    return protocol.model_copy(update={"id": f"{protocol.id}{_OPEN_MARK}{protocol.digest[:8]}"})
 
 
 def collapse_reason(rule: Collapse, losses: Sequence[float | None], scores: Sequence[float]) -> str | None:
@@ -589,7 +613,7 @@ def available() -> list[str]:
 
 
 def load_protocol(name: str | Path) -> Protocol:
-    """The protocol of that id, or the one in that YAML file.
+    """The protocol of that id, or the one in that YAML file (renamed when it is a variant of a shipped one).
 
     Raises:
         UserError: no such protocol or file, or a field that is missing, unknown or wrong.
@@ -608,7 +632,7 @@ def load_protocol(name: str | Path) -> Protocol:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UserError(f"{path}: the protocol file cannot be read ({reason}): give the path of a YAML file") from error
-    return parse_protocol(content, str(path))
+    return _named_apart(parse_protocol(content, str(path)))
 
 
 @cache

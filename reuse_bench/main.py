@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from methods.errors import UserError
-from reuse_bench.commands import facts
+from reuse_bench.commands import facts, protocols
 
 EXIT_CHECK_FAILED = 1
 EXIT_USAGE = 2
@@ -26,6 +26,7 @@ app = typer.Typer(
 )
 
 facts.register(app)
+protocols.register(app)
 
 
 def main() -> None:
