@@ -127,6 +127,8 @@ class Card:
         url: where the paper is, or "" when there is none.
         weight: what importance weight the coefficient depends on: the ratio of the "token", its geometric mean over
             the response ("mean token"), the ratio of the whole "response", or "none".
+        over: the loss is the mean over all response "tokens" of the mini-batch, or over its "responses" of their
+            token means.
         exact_gradient: the loss is the function that is descended, so that finite differences of it give the
             gradient. False for stop-gradient forms, where the gradient is that of -sg(phi) A log pi.
         hyperparameters: with defaults and ranges.
@@ -140,6 +142,7 @@ class Card:
     paper: str
     url: str
     weight: Weight
+    over: Over
     exact_gradient: bool
     hyperparameters: tuple[Hyperparameter, ...] = ()
     conventions: tuple[str, ...] = ()
@@ -178,7 +181,7 @@ class Method(ABC):
         Raises:
             ValueError: tensors of different shapes; the message names the field.
         """
-        return self.loss(Batch(inputs))
+        return self.loss(Batch(inputs, self.card.over))
 
     @abstractmethod
     def loss(self, batch: Batch) -> LossOutputs:
@@ -201,7 +204,7 @@ class Batch:
     use; do not write into them.
     """
 
-    def __init__(self, inputs: LossInputs) -> None:
+    def __init__(self, inputs: LossInputs, over: Over = "tokens") -> None:
         shape = inputs.log_probs.shape
         if len(shape) != 2:
             raise ValueError(f"log_probs has shape {tuple(shape)}: it must be [batch, tokens]")
@@ -210,6 +213,7 @@ class Batch:
             if tensor is not None and tensor.shape != shape:
                 raise ValueError(f"{name} has shape {tuple(tensor.shape)}, log_probs has {tuple(shape)}")
         self.inputs = inputs
+        self.over = over
         self.dtype = torch.promote_types(inputs.log_probs.dtype, torch.float32)
 
     @cached_property
@@ -228,6 +232,11 @@ class Batch:
     def log_probs(self) -> Tensor:
         """log pi, detached; *not* cleared at padding, because `policy_gradient` does that after its product."""
         return self.inputs.log_probs.detach().to(self.dtype)
+
+    @cached_property
+    def old_log_probs(self) -> Tensor:
+        """log pi_old, detached, cleared at padding; for `differentiate`."""
+        return self.inputs.old_log_probs.detach().to(self.dtype).masked_fill(self.padding, 0.0)
 
     @cached_property
     def log_ratio(self) -> Tensor:
@@ -250,12 +259,12 @@ class Batch:
         total = self.advantages.masked_fill(self.padding, 0.0).sum(dim=1, keepdim=True)
         return total / self.lengths.clamp(min=1.0)
 
-    def mean(self, values: Tensor, over: Over = "tokens") -> Tensor:
-        """Mean over response tokens, or over responses of their token mean; differentiable, a scalar.
+    def mean(self, values: Tensor) -> Tensor:
+        """Mean over response tokens, or over responses of their token means; differentiable, a scalar.
 
         The normalisers are OpenRLHF's (``aggregate_loss``), so that the means of micro-batches add up.
         """
-        return (self._clear(values.clone()) * self._share(over)).sum()
+        return (self._clear(values.clone()) * self.share).sum()
 
     def fraction(self, flags: Tensor) -> Tensor:
         """Share of this micro-batch's response tokens with ``flags`` set, a scalar; for metrics."""
@@ -266,7 +275,6 @@ class Batch:
         self,
         surrogate: Tensor,
         coefficient: Tensor,
-        over: Over = "tokens",
         metrics: Mapping[str, Tensor] | None = None,
     ) -> LossOutputs:
         """The loss -mean(A * surrogate), whose gradient is -A * coefficient at each token.
@@ -276,20 +284,16 @@ class Batch:
             coefficient: its derivative with respect to log pi of the token, [batch, tokens] or [batch, 1]. When the
                 surrogate is a function of a whole response averaged over its tokens, the derivative with respect
                 to the sum of their log pi times the length.
-            over: what the mean is taken over.
             metrics: detached scalars to report.
         """
         products = self._clear(self.advantages * surrogate)
-        return self._outputs(products.sum(dim=1, keepdim=True), coefficient, over, metrics)
+        return self._outputs(products.sum(dim=1, keepdim=True), coefficient, metrics)
 
-    def policy_gradient(
-        self, coefficient: Tensor, over: Over = "tokens", metrics: Mapping[str, Tensor] | None = None
-    ) -> LossOutputs:
+    def policy_gradient(self, coefficient: Tensor, metrics: Mapping[str, Tensor] | None = None) -> LossOutputs:
         """The loss -mean(sg(coefficient) * A * log pi).
 
         Args:
             coefficient: [batch, tokens], or [batch, 1] when all tokens of a response share it.
-            over: what the mean is taken over.
             metrics: detached scalars to report.
         """
         products = self.advantages * self.log_probs
@@ -297,45 +301,38 @@ class Batch:
             totals = self._clear(products.mul_(coefficient)).sum(dim=1, keepdim=True)
         else:
             totals = self._clear(products).sum(dim=1, keepdim=True) * coefficient
-        return self._outputs(totals, coefficient, over, metrics)
+        return self._outputs(totals, coefficient, metrics)
 
     def differentiate(
-        self,
-        token_loss: Callable[[Tensor], Tensor],
-        over: Over = "tokens",
-        metrics: Mapping[str, Tensor] | None = None,
+        self, token_loss: Callable[[Tensor], Tensor], metrics: Mapping[str, Tensor] | None = None
     ) -> LossOutputs:
         """Any loss, left to autograd: slower, and the coefficient is read off the gradient (0 where A is 0).
 
         Args:
-            token_loss: takes log pi [batch, tokens] and returns the loss per token, same shape.
-            over: what the mean is taken over.
+            token_loss: takes log pi [batch, tokens], 0 at padding, and returns the loss per token, same shape.
             metrics: detached scalars to report.
         """
-        share = self._share(over)
         with torch.enable_grad():
             log_probs = self.log_probs.masked_fill(self.padding, 0.0).requires_grad_()
-            total = (token_loss(log_probs).masked_fill(self.padding, 0.0) * share).sum()
+            total = (token_loss(log_probs).masked_fill(self.padding, 0.0) * self.share).sum()
             (gradient,) = torch.autograd.grad(total, log_probs)
-        slope = -self.advantages * share
+        slope = -self.advantages * self.share
         coefficient = torch.where(slope == 0, 0.0, gradient / slope)
         loss = _with_gradient(self.inputs.log_probs, total.detach(), gradient, None, self.padding, None)
         return LossOutputs(loss, metrics or {}, coefficient)
 
-    def _outputs(
-        self, totals: Tensor, coefficient: Tensor, over: Over, metrics: Mapping[str, Tensor] | None
-    ) -> LossOutputs:
-        share = self._share(over)
+    def _outputs(self, totals: Tensor, coefficient: Tensor, metrics: Mapping[str, Tensor] | None) -> LossOutputs:
         coefficient = coefficient.detach().to(self.dtype)
         loss = _with_gradient(
-            self.inputs.log_probs, -(totals * share).sum(), coefficient, self.advantages, self.padding, -share
+            self.inputs.log_probs, -(totals * self.share).sum(), coefficient, self.advantages, self.padding, -self.share
         )
         return LossOutputs(loss, metrics or {}, coefficient.expand_as(self.padding))
 
-    def _share(self, over: Over) -> Tensor:
+    @cached_property
+    def share(self) -> Tensor:
         """What one token of each response counts in the mean, [batch, 1]."""
         inputs = self.inputs
-        if over == "tokens":
+        if self.over == "tokens":
             if inputs.batch_num_tokens is None:
                 share = 1.0 / self.lengths.sum().clamp(min=1.0)
             else:

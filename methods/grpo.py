@@ -24,6 +24,7 @@ class GRPO(Method):
         paper="Shao et al., DeepSeekMath: Pushing the Limits of Mathematical Reasoning in Open Language Models, 2024",
         url="https://arxiv.org/abs/2402.03300",
         weight="token",
+        over="tokens",
         exact_gradient=True,
         hyperparameters=(
             Hyperparameter("clip_low", 0.2, "Lower edge of the band: 1 - clip_low.", 0.0, 1.0),
@@ -35,7 +36,6 @@ class GRPO(Method):
         conventions=(
             "The clip bounds are distances from 1, not the edges themselves.",
             "The token log-ratio is clamped to +-20, and has no gradient outside.",
-            "The loss is the mean over all response tokens of the mini-batch.",
         ),
     )
     clip_low: float

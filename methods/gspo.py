@@ -25,6 +25,7 @@ class GSPO(Method):
         paper="Zheng et al., Group Sequence Policy Optimization, 2025",
         url="https://arxiv.org/abs/2507.18071",
         weight="mean token",
+        over="responses",
         exact_gradient=True,
         hyperparameters=(
             Hyperparameter("clip_low", 3e-4, "Lower edge of the band: 1 - clip_low.", 0.0, 1.0),
@@ -33,7 +34,7 @@ class GSPO(Method):
         conventions=(
             "The clip bounds are distances from 1 of the length-normalised ratio: far narrower than GRPO's.",
             "log s is clamped at 10 from above, and has no gradient beyond.",
-            "The loss is the mean over responses of their token mean, so that long responses do not count more.",
+            "Long responses do not count more than short ones.",
         ),
     )
     clip_low: float
@@ -45,9 +46,7 @@ class GSPO(Method):
         ratio, bounded = self._bound(log_mean_ratio, batch.advantage)
         clipped = bounded != ratio
         coefficient = ratio.masked_fill(clipped | (log_mean_ratio > MAX_LOG_MEAN_RATIO), 0.0)
-        return batch.surrogate(
-            bounded, coefficient, over="responses", metrics={"clip_fraction": batch.fraction(clipped)}
-        )
+        return batch.surrogate(bounded, coefficient, metrics={"clip_fraction": batch.fraction(clipped)})
 
     def coefficient(self, log_weight: Tensor, advantage_sign: Tensor | float) -> Tensor:
         """phi as a function of log s, the mean log-ratio of the response's tokens."""

@@ -32,6 +32,7 @@ class ReSPO(Method):
         paper="ReSPO, 2026",
         url="",
         weight="response",
+        over="tokens",
         exact_gradient=False,
         hyperparameters=(
             Hyperparameter("alpha_pos", 2.0, "Order of the mean for A >= 0; at 1 it is geometric.", -9.0, 11.0),
@@ -45,7 +46,6 @@ class ReSPO(Method):
             "log W is clamped to +-20; the token log-ratios are not clamped.",
             "A = 0 counts as positive.",
             "A phi that is not finite becomes 0.",
-            "The loss is the mean over all response tokens of the mini-batch.",
         ),
     )
     alpha_pos: float

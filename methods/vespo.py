@@ -21,6 +21,7 @@ class VESPO(Method):
         paper="Shen et al., VESPO: Variational Sequence-Level Soft Policy Optimization, 2026",
         url="https://arxiv.org/abs/2602.10693",
         weight="response",
+        over="tokens",
         exact_gradient=False,
         hyperparameters=(
             Hyperparameter("k_pos", 2.0, "Power of W for A >= 0.", 0.0, 100.0),
@@ -32,7 +33,6 @@ class VESPO(Method):
             "The token log-ratio is clamped to +-20 and then log W to +-20.",
             "A = 0 counts as positive.",
             "A phi that is not finite becomes 0.",
-            "The loss is the mean over all response tokens of the mini-batch.",
         ),
     )
     k_pos: float

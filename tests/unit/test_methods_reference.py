@@ -1,4 +1,8 @@
-"""The published losses against reference vectors: loss, gradient and phi, case by case."""
+"""The losses against numbers made elsewhere: loss, gradient and phi, case by case.
+
+`loss_vectors.json` was checked against the public implementations of GRPO, GSPO and VESPO and the published formula
+of ReSPO; `public_loss_vectors.json` was made by running the functions of verl and TRL that it names.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,20 @@ from torch import Tensor
 
 from methods import LossInputs, Method, get
 
-VECTORS = json.loads((Path(__file__).parents[1] / "data" / "loss_vectors.json").read_text())
+DATA = Path(__file__).parents[1] / "data"
+VECTORS = json.loads((DATA / "loss_vectors.json").read_text())
+PUBLIC = json.loads((DATA / "public_loss_vectors.json").read_text())
 METHODS = {
     "grpo": ("grpo", {}),
     "grpo_dual_clip_3": ("grpo", {"dual_clip": 3.0}),
     "gspo": ("gspo", {}),
     "vespo": ("vespo", {}),
     "respo": ("respo", {}),
+    **{name: (made["method"], made["hyperparameters"]) for name, made in PUBLIC["implementations"].items()},
 }
+for _case, _public in zip(VECTORS, PUBLIC["cases"], strict=True):
+    assert _case["case"] == _public["case"]
+    _case["expected"].update(_public["expected"])
 CASES = [pytest.param(case, name, id=f"{case['case']}-{name}") for case in VECTORS for name in case["expected"]]
 TOLERANCES = [(torch.float64, 1e-6), (torch.float32, 1e-4)]
 
