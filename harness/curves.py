@@ -3,64 +3,109 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.records import FileRef, TrainingSummary
 from methods.errors import UserError
 
-EARLY_SHARE = 1 / 4
-"""The early window ends here: update 256 of 1,024."""
-
-LATE_SHARE = 7 / 8
-"""The late window starts here: update 896 of 1,024."""
+Line = Mapping[str, Any]
+Window = tuple[int, int]
+"""First and last policy update, both included."""
 
 
 def read_updates(path: Path) -> list[dict[str, Any]]:
     """The lines of ``updates.jsonl``, in file order.
 
     Raises:
-        UserError: the file is missing, or a line is not a JSON object with an ``update``.
+        UserError: the file cannot be read, a line is no JSON object with whole ``update`` and ``rollout`` and a finite
+            ``score``, or the updates are not 1, 2, 3, ...
     """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read ({error}); run the cell again") from error
-    lines = []
+        raise UserError(f"{path}: cannot be read ({error}): restore it or run the cell again") from error
+    lines: list[dict[str, Any]] = []
     for number, line in enumerate(text.splitlines(), start=1):
         try:
             document = json.loads(line)
         except json.JSONDecodeError as error:
-            raise UserError(f"{path}: line {number} is no JSON ({error.msg}); restore the file or rerun") from error
-        if not isinstance(document, dict) or not isinstance(document.get("update"), int):
-            raise UserError(f"{path}: line {number}: field update is missing; restore the file or rerun the cell")
+            raise _damaged(path, number, f"no JSON ({error.msg})") from error
+        if not isinstance(document, dict):
+            raise _damaged(path, number, "no JSON object")
+        if document.get("update") != number:
+            raise _damaged(path, number, f"field update is {document.get('update')!r} instead of {number}")
+        if not isinstance(document.get("rollout"), int):
+            raise _damaged(path, number, f"field rollout is {document.get('rollout')!r}, no whole number")
+        score = document.get("score")
+        if not isinstance(score, int | float) or not math.isfinite(score):
+            raise _damaged(path, number, f"field score is {score!r}, no finite number")
         lines.append(document)
     return lines
 
 
-def early_score(lines: Sequence[Mapping[str, Any]], planned: int) -> float | None:
-    """Highest score of a rollout batch among updates 1..planned/4; None when no such update was made."""
-    window: list[float] = [line["score"] for line in lines if line["update"] <= planned * EARLY_SHARE]
-    return max(window, default=None)
+def _damaged(path: Path, number: int, what: str) -> UserError:
+    return UserError(f"{path}: line {number}: {what}: restore the file or run the cell again")
 
 
-def late_score(lines: Sequence[Mapping[str, Any]], planned: int) -> float | None:
-    """Mean score over updates 7/8 planned..planned; None when the run ended before its last update.
+def early_score(lines: Sequence[Line], window: Window) -> float | None:
+    """Highest score of a rollout batch that was used in the window; None when no update fell into it."""
+    scores = _inside(lines, window)
+    return max(scores, default=None)
+
+
+def late_score(lines: Sequence[Line], window: Window) -> float | None:
+    """Mean score over the updates of the window; None when the run ended before the window did.
 
     Each line carries the score of its rollout batch, so that the plain mean over lines weights a batch by the policy
     updates that it fed, as the paper does.
     """
-    if not lines or lines[-1]["update"] < planned:
+    scores = _inside(lines, window)
+    if not scores or lines[-1]["update"] < window[1]:
         return None
-    window: list[float] = [line["score"] for line in lines if line["update"] >= planned * LATE_SHARE]
-    return sum(window) / len(window)
+    return math.fsum(scores) / len(scores)
 
 
-def mean_score(lines: Sequence[Mapping[str, Any]]) -> float | None:
-    """Mean score over all updates: the area under the curve divided by its length."""
-    return float(sum(line["score"] for line in lines)) / len(lines) if lines else None
+def mean_score(lines: Sequence[Line]) -> float | None:
+    """Mean score over all updates: the area under the training curve divided by its length."""
+    return math.fsum(line["score"] for line in lines) / len(lines) if lines else None
 
 
-def final_score(lines: Sequence[Mapping[str, Any]]) -> float | None:
+def final_score(lines: Sequence[Line]) -> float | None:
     """Score of the last rollout batch."""
     return float(lines[-1]["score"]) if lines else None
+
+
+def _inside(lines: Sequence[Line], window: Window) -> list[float]:
+    first, last = window
+    return [float(line["score"]) for line in lines if first <= line["update"] <= last]
+
+
+def training_summary(
+    lines: Sequence[Line],
+    *,
+    early: Window,
+    late: Window,
+    reuse: int,
+    responses_per_update: int,
+    curve: FileRef,
+    collapse: str | None = None,
+) -> TrainingSummary:
+    """Everything that a record says about training, from the lines of its curve file.
+
+    ``response_tokens`` is the sum over updates of mean response length times responses, rounded.
+    """
+    return TrainingSummary(
+        updates=len(lines),
+        rollouts=lines[-1]["rollout"] if lines else 0,
+        updates_per_rollout=reuse,
+        response_tokens=round(math.fsum((line.get("mean_length") or 0.0) * responses_per_update for line in lines)),
+        early_score=early_score(lines, early),
+        late_score=late_score(lines, late),
+        mean_score=mean_score(lines),
+        final_score=final_score(lines),
+        curve=curve,
+        collapse=collapse,
+    )

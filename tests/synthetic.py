@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness import records
-from harness.curves import early_score, final_score, late_score, mean_score
+from harness.curves import training_summary
+from harness.evaluation import request_seed
+from harness.grid import Cell
+from harness.protocol import Protocol, available, load_protocol
+from harness.scoring import COLUMNS
+from methods.diagnostics import LOG_WEIGHT_EDGES
+from methods.registry import available as installed_methods
+from methods.registry import source_digest
+from tasks import chain
 
 TITLES = {"grpo": "GRPO", "gspo": "GSPO", "vespo": "VESPO", "respo": "ReSPO", "reinforce": "REINFORCE"}
 LIFT = {"grpo": 0.0, "gspo": 0.05, "vespo": 0.45, "respo": 0.75, "reinforce": -0.6}
@@ -31,24 +40,7 @@ PAPER_TASKS = {
     "minerva_math": (272, 4),
     "math500": (500, 4),
 }
-EDGES = (-8.0, -4.0, -2.0, -1.0, -0.5, -0.2, -0.1, -0.05, 0.0, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
-
-SAMPLES_SCHEMA = pa.schema(
-    [
-        ("problem_id", pa.string()),
-        ("sample", pa.int32()),
-        ("seed", pa.int64()),
-        ("prompt_sha256", pa.string()),
-        ("gold", pa.string()),
-        ("response", pa.string()),
-        ("finish_reason", pa.string()),
-        ("response_tokens", pa.int32()),
-        ("extracted", pa.string()),
-        ("published", pa.string()),
-        ("audited", pa.string()),
-        ("reason", pa.string()),
-    ]
-)
+SAMPLES_SCHEMA = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in COLUMNS.items()])
 
 
 def sha(text: str) -> str:
@@ -66,121 +58,155 @@ def synthetic_store(
     tasks: Mapping[str, tuple[int, int]] | None = None,
     rng_seed: int = 0,
     statuses: Mapping[tuple[str, int, int], str] | None = None,
-    updates: int = 64,
+    updates: int | None = None,
     base: bool = False,
 ) -> Path:
     """Write a store of records with all their files; the same arguments give the same bytes.
 
+    With a protocol of the package and neither ``tasks`` nor ``updates``, the records are what the protocol asks for
+    and `reuse-bench verify` accepts them.
+
     Args:
-        tasks: name -> (problems, samples per problem); the six tiny tasks by default.
+        tasks: name -> (problems, samples per problem); those of the protocol by default, or six small ones.
         statuses: (method, reuse, seed) -> "done", "collapsed" or "failed"; done where not named. A failed cell has
             half of its updates and no evaluation.
-        updates: policy updates per run, a multiple of every reuse.
-        base: also write a record of the base model, untrained.
+        updates: policy updates per run, a multiple of every reuse; those of the protocol by default, or 64.
+        base: also write a record of each base model, untrained.
 
     Returns:
         ``path``, the store.
     """
-    tasks = dict(TINY_TASKS if tasks is None else tasks)
+    plan = _plan(protocol, tasks, updates)
     statuses = statuses or {}
     for model in models:
         if base:
-            _write(path, protocol, model, None, None, 0, tasks, rng_seed, "done", updates)
+            _write(path, plan, Cell(protocol, model, 0, "base", 0), rng_seed, "done")
         for reuse in reuses:
             for method in methods:
                 for seed in seeds:
                     status = statuses.get((method, reuse, seed), "done")
-                    _write(path, protocol, model, method, reuse, seed, tasks, rng_seed, status, updates)
+                    _write(path, plan, Cell(protocol, model, reuse, method, seed), rng_seed, status)
     return path
 
 
-def _write(
-    store: Path,
-    protocol: str,
-    model: str,
-    method: str | None,
-    reuse: int | None,
-    seed: int,
-    tasks: Mapping[str, tuple[int, int]],
-    rng_seed: int,
-    status: str,
-    updates: int,
-) -> None:
-    rng = np.random.default_rng(list(sha(f"{rng_seed} {protocol} {model} {method} {reuse} {seed}").encode()))
-    skill = -1.2 if method is None else LIFT.get(method, 0.2) - 0.25 * np.log2((reuse or 8) / 8) + rng.normal(0, 0.12)
+@dataclass(frozen=True)
+class _Plan:
+    protocol: records.ProtocolRef
+    tasks: dict[str, tuple[int, int]]
+    sampling: tuple[float, float, int]
+    updates: int
+    early: tuple[int, int]
+    late: tuple[int, int]
+    responses: int
+    stated: Protocol | None
+
+
+def _plan(name: str, tasks: Mapping[str, tuple[int, int]] | None, updates: int | None) -> _Plan:
+    if name in available():
+        stated = load_protocol(name)
+        asked = {task: (spec.problems, spec.samples) for task, spec in stated.evaluation.tasks.items()}
+        windows = (stated.scoring.early, stated.scoring.late)
+        own = updates is None
+        updates = updates or stated.update.updates
+        return _Plan(
+            records.ProtocolRef(id=name, version=stated.version, digest=stated.digest),
+            dict(tasks or asked),
+            (stated.evaluation.temperature, stated.evaluation.top_p, stated.evaluation.max_tokens),
+            updates,
+            *(windows if own else ((1, updates // 4), (updates * 7 // 8, updates))),
+            responses=stated.responses_per_update,
+            stated=stated,
+        )
+    updates = updates or 64
+    return _Plan(
+        records.ProtocolRef(id=name, version=1, digest=sha(f"protocol {name}")),
+        dict(tasks or TINY_TASKS),
+        (1.0, 1.0, 64),
+        updates,
+        (1, updates // 4),
+        (updates * 7 // 8, updates),
+        responses=64,
+        stated=None,
+    )
+
+
+def _write(store: Path, plan: _Plan, cell: Cell, rng_seed: int, status: str) -> None:
+    rng = np.random.default_rng(list(sha(f"{rng_seed} {cell.id}").encode()))
+    base = cell.method == "base"
+    skill = -1.2 if base else LIFT.get(cell.method, 0.2) - 0.25 * np.log2(cell.reuse / 8) + rng.normal(0, 0.12)
     if status == "collapsed":
         skill = -5.0
-    relative = Path(protocol, model, f"n{reuse}" if reuse is not None else "n0", method or "base", f"seed{seed}")
-    folder = store / relative
-    lines = [] if reuse is None else _updates(rng, reuse, updates if status != "failed" else updates // 2, skill)
+    folder = store / cell.path
     training = None
-    if reuse is not None:
+    updates = 0
+    if not base:
+        updates = plan.updates if status != "failed" else plan.updates // 2
+        lines = _updates(rng, cell.reuse, updates, plan.responses, skill)
         text = "".join(json.dumps(line, sort_keys=True) + "\n" for line in lines)
         records.write_atomically(folder / "updates.jsonl", text.encode())
-        training = records.TrainingSummary(
-            updates=len(lines),
-            rollouts=len(lines) // reuse,
-            updates_per_rollout=reuse,
-            response_tokens=int(sum(64 * line["mean_length"] for line in lines)),
-            early_score=early_score(lines, updates),
-            late_score=late_score(lines, updates),
-            mean_score=mean_score(lines),
-            final_score=final_score(lines),
+        training = training_summary(
+            lines,
+            early=plan.early,
+            late=plan.late,
+            reuse=cell.reuse,
+            responses_per_update=plan.responses,
             curve=records.file_ref(folder / "updates.jsonl", folder),
             collapse="score under 0.02 for 3 rollout batches" if status == "collapsed" else None,
         )
     evaluation = {}
     if status != "failed":
-        for task, (problems, samples) in tasks.items():
-            evaluation[task] = _evaluate(rng, folder, task, problems, samples, skill, rng_seed, seed)
-    commit = hashlib.sha1(b"synthetic").hexdigest()
+        for task, size in plan.tasks.items():
+            evaluation[task] = _evaluate(rng, folder, task, size, plan.sampling, skill, rng_seed, cell.seeds.evaluation)
+    ended = {"done": "completed"}.get(status, status)
     record = records.Record(
-        kind="base" if method is None else "trained",
+        kind="base" if base else "trained",
         status=status,  # type: ignore[arg-type]
         division="closed",
         deviations=[],
-        protocol=records.ProtocolRef(id=protocol, version=1, digest=sha(f"protocol {protocol}")),
-        model=records.ModelRef(name=model, source=f"synthetic/{model}", revision=None, digest=sha(model)),
-        method=None
-        if method is None
-        else records.MethodRef(
-            name=method,
-            title=TITLES.get(method, method),
-            version="1",
-            source_sha256=sha(f"method {method}"),
-            origin="built-in",
-            hyperparameters={"alpha_pos": 2.0, "beta_pos": 0.5},
+        protocol=plan.protocol,
+        model=records.ModelRef(
+            name=cell.model, source=_model_source(plan, cell.model), revision=None, digest=sha(cell.model)
         ),
-        reuse=reuse,
-        seeds=records.Seeds(run=seed, training=1000 + seed, rollout=2000 + seed, evaluation=3000 + seed),
+        method=None
+        if base
+        else records.MethodRef(
+            name=cell.method,
+            title=TITLES.get(cell.method, cell.method),
+            version="1",
+            source_sha256=_source(cell.method),
+            origin="built-in",
+            hyperparameters=_hyperparameters(plan, cell.method),
+        ),
+        reuse=None if base else cell.reuse,
+        seeds=cell.seeds,
         data=[
             records.DataRef(name="chain", role="train", source="made by the project", rows=4096, digest=sha("chain")),
             *(
                 records.DataRef(name=task, role="evaluation", source="synthetic", rows=size[0], digest=sha(task))
-                for task, size in tasks.items()
+                for task, size in plan.tasks.items()
             ),
         ],
         training=training,
-        checkpoint=None
-        if status == "failed" or method is None
-        else records.Checkpoint(update=updates, digest=sha(f"{relative} weights")),
+        checkpoint=records.Checkpoint(update=updates, digest=sha(f"{cell.id} weights"))
+        if status != "failed" and not base
+        else None,
         evaluation=evaluation,
-        attempts=[
+        attempts=[]
+        if base
+        else [
             records.Attempt(
                 started="2026-11-01T08:00:00+00:00",
                 ended="2026-11-01T08:04:00+00:00",
                 first_update=1,
-                last_update=len(lines),
-                outcome="completed" if status == "done" else status,  # type: ignore[arg-type]
+                last_update=updates,
+                outcome=ended,  # type: ignore[arg-type]
                 reason=None if status == "done" else "synthetic",
             )
-        ]
-        if method
-        else [],
+        ],
         failure="the training worker ended with exit code 1" if status == "failed" else None,
         provenance=records.Provenance(
             reuse_bench_version="0.1.0",
-            commit=commit,
+            commit=hashlib.sha1(b"synthetic").hexdigest(),
             dirty=False,
             diff_sha256=None,
             lock_sha256=sha("lock"),
@@ -189,18 +215,33 @@ def _write(
             platform="Linux-6.1-x86_64",
             hardware={"cpu": "synthetic", "cores": 2, "memory_gib": 16.0, "gpus": []},
             environment={"OMP_NUM_THREADS": "1"},
-            command=["reuse-bench", "run", "--protocol", protocol],
+            command=["reuse-bench", "run", "--protocol", cell.protocol_id],
             started="2026-11-01T08:00:00+00:00",
             ended="2026-11-01T08:05:00+00:00",
         ),
         cost=records.Cost(
-            gpu_hours=0.0 if protocol in ("tiny", "smoke") else 40.0,
-            training_seconds=240.0 if method else 0.0,
+            gpu_hours=0.0 if cell.protocol_id in ("tiny", "smoke") else 40.0,
+            training_seconds=0.0 if base else 240.0,
             evaluation_seconds=60.0,
         ),
         notes={"synthetic": True},
     )
     records.write_record(record, store)
+
+
+def _model_source(plan: _Plan, model: str) -> str:
+    known = {spec.name: spec.source for spec in plan.stated.models} if plan.stated else {}
+    return known.get(model, f"synthetic/{model}")
+
+
+def _hyperparameters(plan: _Plan, method: str) -> dict[str, float | int | str | bool | None]:
+    known = plan.stated.methods.hyperparameters if plan.stated else {}
+    return dict(known.get(method, {"strength": 1.0}))
+
+
+@cache
+def _source(method: str) -> str:
+    return source_digest(method) if method in installed_methods() else sha(f"method {method}")
 
 
 @cache
@@ -212,22 +253,36 @@ def _difficulty(rng_seed: int, task: str, problems: int) -> np.ndarray[Any, np.d
 
 @cache
 def _questions(task: str, problems: int) -> tuple[list[str], list[str], list[str], str]:
-    ids = [f"{task}-{index}" for index in range(problems)]
-    prompts = [sha(f"prompt {name}") for name in ids]
-    golds = [str(int(prompt, 16) % 10) for prompt in prompts]
-    return ids, prompts, golds, sha("".join(prompts))
+    """Ids, prompt digests, golds, and the digest over all prompts."""
+    if task in chain.TINY_TASKS and problems <= chain.HELD_OUT_PROBLEMS:
+        known = chain.held_out_problems(task)[:problems]
+        ids, golds = [one["id"] for one in known], [one["answer"] for one in known]
+        prompts = [sha(one["problem"]) for one in known]
+    else:
+        ids = [f"{task}-{index}" for index in range(problems)]
+        prompts = [sha(f"prompt {name}") for name in ids]
+        golds = [str(int(prompt, 16) % 10) for prompt in prompts]
+    pairs = [[name, prompt] for name, prompt in zip(ids, prompts, strict=True)]
+    return ids, prompts, golds, hashlib.sha256(records.canonical_json(pairs)).hexdigest()
+
+
+@cache
+def _request_seeds(seed: int, task: str, problems: int, samples: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    ids = _questions(task, problems)[0]
+    return np.array([request_seed(seed, task, name, sample) for name in ids for sample in range(samples)])
 
 
 def _evaluate(
     rng: np.random.Generator,
     folder: Path,
     task: str,
-    problems: int,
-    samples: int,
+    size: tuple[int, int],
+    sampling: tuple[float, float, int],
     skill: float,
     rng_seed: int,
     seed: int,
 ) -> records.TaskResult:
+    problems, samples = size
     ids, prompts, golds, digest = _questions(task, problems)
     chance = 1 / (1 + np.exp(-(_difficulty(rng_seed, task, problems) + skill + rng.normal(0, 0.3, problems))))
     right = rng.random((problems, samples)) < chance[:, None]
@@ -246,7 +301,7 @@ def _evaluate(
         {
             "problem_id": np.repeat(np.array(ids), samples),
             "sample": np.tile(np.arange(samples, dtype=np.int32), problems),
-            "seed": (3000 + seed) * 1_000_000 + np.arange(problems * samples, dtype=np.int64),
+            "seed": _request_seeds(seed, task, problems, samples),
             "prompt_sha256": np.repeat(np.array(prompts), samples),
             "gold": gold,
             "response": [f"so it is \\boxed{{{answer}}}" if answer else "and then" for answer in extracted],
@@ -268,7 +323,9 @@ def _evaluate(
     return records.TaskResult(
         task=task,
         problems=problems,
-        sampling=records.Sampling(temperature=1.0, top_p=1.0, max_tokens=64, samples_per_problem=samples),
+        sampling=records.Sampling(
+            temperature=sampling[0], top_p=sampling[1], max_tokens=sampling[2], samples_per_problem=samples
+        ),
         prompts_digest=digest,
         scores={
             name: records.TaskScore(
@@ -287,18 +344,17 @@ def _evaluate(
     )
 
 
-def _updates(rng: np.random.Generator, reuse: int, count: int, skill: float) -> list[dict[str, Any]]:
+def _updates(rng: np.random.Generator, reuse: int, count: int, responses: int, skill: float) -> list[dict[str, Any]]:
     lines = []
     rollouts = count // reuse
     top = 1 / (1 + np.exp(-skill))
     for rollout in range(rollouts):
-        batch = 64 * reuse
         score = float(np.clip(0.25 + (top - 0.25) * (1 - np.exp(-4 * rollout / max(rollouts, 1))), 0.01, 0.99))
         score = float(np.clip(score + rng.normal(0, 0.01), 0.0, 1.0))
         for mini_batch in range(reuse):
             drift = 0.05 * mini_batch
-            positive = rng.normal(0.3 * drift, 0.01 + drift, max(1, int(64 * score)))
-            negative = rng.normal(-drift, 0.01 + drift, max(1, 64 - positive.size))
+            positive = rng.normal(0.3 * drift, 0.01 + drift, max(1, int(responses * score)))
+            negative = rng.normal(-drift, 0.01 + drift, max(1, responses - positive.size))
             lines.append(
                 {
                     "update": rollout * reuse + mini_batch + 1,
@@ -319,16 +375,17 @@ def _updates(rng: np.random.Generator, reuse: int, count: int, skill: float) -> 
                     },
                     "ess": round(float(1 / (1 + drift)), 6),
                     "clip_fraction": round(min(1.0, drift), 6),
-                    "batch_responses": batch,
+                    "responses": responses,
+                    "zero_advantage": 0,
                 }
             )
     return lines
 
 
 def _log_weights(rng: np.random.Generator, values: np.ndarray[Any, Any]) -> dict[str, Any]:
-    bins = np.searchsorted(EDGES, values, side="right")
-    counts = np.bincount(bins, minlength=len(EDGES) + 1)
-    mass = np.bincount(bins, weights=np.exp(np.minimum(values, 0)), minlength=len(EDGES) + 1)
+    bins = np.searchsorted(LOG_WEIGHT_EDGES, values, side="right")
+    counts = np.bincount(bins, minlength=len(LOG_WEIGHT_EDGES) + 1)
+    mass = np.bincount(bins, weights=np.exp(np.minimum(values, 0)), minlength=len(LOG_WEIGHT_EDGES) + 1)
     quantiles = np.quantile(values, [0, 0.05, 0.25, 0.5, 0.75, 0.95, 1])
     names = ("min", "q05", "q25", "q50", "q75", "q95", "max")
     return {
