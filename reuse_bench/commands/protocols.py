@@ -66,15 +66,16 @@ def list_protocols(as_json: Json = False) -> None:
         ]
         typer.echo(json.dumps(rows, indent=1))
         return
-    table = Table("protocol", "title", "model", "N", "methods", "seeds", "updates", "digest", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for heading in ("protocol", "model", "N", "methods", "seeds", "updates", "digest"):
+        table.add_column(heading, no_wrap=True)
     for protocol in protocols:
         table.add_row(
             protocol.id,
-            protocol.title,
             ", ".join(model.name for model in protocol.models),
-            ", ".join(map(str, protocol.reuse.ratios)),
-            ", ".join(protocol.methods.hyperparameters),
-            ", ".join(map(str, protocol.seeds.default)),
+            " ".join(map(str, protocol.reuse.ratios)),
+            str(len(protocol.methods.hyperparameters)),
+            " ".join(map(str, protocol.seeds.default)),
             str(protocol.update.updates),
             protocol.digest[:12],
         )
