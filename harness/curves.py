@@ -89,19 +89,26 @@ def training_summary(
     early: Window,
     late: Window,
     reuse: int,
-    responses_per_update: int,
     curve: FileRef,
     collapse: str | None = None,
 ) -> TrainingSummary:
     """Everything that a record says about training, from the lines of its curve file.
 
     ``response_tokens`` is the sum over updates of mean response length times responses, rounded.
+
+    Args:
+        lines: as `read_updates` returns them.
+        early: window whose highest score is the early score.
+        late: window whose mean score is the late score.
+        reuse: N, policy updates per rollout batch.
+        curve: the file that the lines come from.
+        collapse: why the run counts as collapsed, if it does.
     """
     return TrainingSummary(
         updates=len(lines),
         rollouts=lines[-1]["rollout"] if lines else 0,
         updates_per_rollout=reuse,
-        response_tokens=round(math.fsum((line.get("mean_length") or 0.0) * responses_per_update for line in lines)),
+        response_tokens=round(math.fsum((line.get("mean_length") or 0) * line.get("responses", 0) for line in lines)),
         early_score=early_score(lines, early),
         late_score=late_score(lines, late),
         mean_score=mean_score(lines),

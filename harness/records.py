@@ -213,14 +213,23 @@ class Record(_Part):
     provenance: Provenance
     cost: Cost
     notes: dict[str, Any] = Field(default_factory=dict)
+    field_digests: dict[str, Sha256] = Field(
+        default_factory=dict, description="SHA-256 of each other field, so that a changed one can be named"
+    )
 
     def content_id(self) -> str:
         """SHA-256 of the canonical document without its ``id``."""
         return hashlib.sha256(canonical_json(self.model_dump(mode="json", exclude={"id"}))).hexdigest()
 
+    def digests_of_fields(self) -> dict[str, str]:
+        """SHA-256 of the canonical JSON of each field, but for ``id`` and ``field_digests``."""
+        document = self.model_dump(mode="json", exclude={"id", "field_digests"})
+        return {name: hashlib.sha256(canonical_json(value)).hexdigest() for name, value in document.items()}
+
     def sealed(self) -> Record:
-        """The same record with its ``id`` filled in."""
-        return self.model_copy(update={"id": self.content_id()})
+        """The same record with its ``field_digests`` and ``id`` filled in."""
+        record = self.model_copy(update={"field_digests": self.digests_of_fields()})
+        return record.model_copy(update={"id": record.content_id()})
 
     def relative_path(self) -> Path:
         """Where the record lies in a store; its files are in the folder of the same name without the ending."""
@@ -257,9 +266,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 def file_ref(path: Path, folder: Path) -> FileRef:
     """Digest and size of ``path``, named relative to ``folder``."""
     data = path.read_bytes()
-    return FileRef(
-        path=path.relative_to(folder).as_posix(), sha256=hashlib.sha256(data).hexdigest(), bytes=len(data)
-    )
+    return FileRef(path=path.relative_to(folder).as_posix(), sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
 
 
 def write_record(record: Record, store: Path) -> Path:
@@ -276,7 +283,24 @@ def read_record(path: Path) -> Record:
         UserError: the file is no JSON, breaks the schema, or its id is not the digest of its content.
     """
     try:
-        record = Record.model_validate_json(path.read_bytes())
+        document = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path}: the record cannot be read as JSON ({error}): restore it, or delete it and run the cell again"
+        ) from error
+    return parse_record(document, path)
+
+
+def parse_record(document: Any, path: Path) -> Record:
+    """Validate the JSON document found at ``path``; one of an older schema is brought up to date.
+
+    Raises:
+        UserError: as `read_record`.
+    """
+    from harness.migrations import upgrade
+
+    try:
+        record = Record.model_validate(upgrade(document, path))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "document"

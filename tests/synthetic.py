@@ -69,7 +69,8 @@ def synthetic_store(
     Args:
         tasks: name -> (problems, samples per problem); those of the protocol by default, or six small ones.
         statuses: (method, reuse, seed) -> "done", "collapsed" or "failed"; done where not named. A failed cell has
-            half of its updates and no evaluation.
+            half of its updates, a collapsed one three quarters, the last of them without a right answer; neither has a
+            checkpoint to evaluate.
         updates: policy updates per run, a multiple of every reuse; those of the protocol by default, or 64.
         base: also write a record of each base model, untrained.
 
@@ -134,14 +135,15 @@ def _write(store: Path, plan: _Plan, cell: Cell, rng_seed: int, status: str) -> 
     rng = np.random.default_rng(list(sha(f"{rng_seed} {cell.id}").encode()))
     base = cell.method == "base"
     skill = -1.2 if base else LIFT.get(cell.method, 0.2) - 0.25 * np.log2(cell.reuse / 8) + rng.normal(0, 0.12)
-    if status == "collapsed":
-        skill = -5.0
     folder = store / cell.path
     training = None
     updates = 0
     if not base:
-        updates = plan.updates if status != "failed" else plan.updates // 2
+        updates = {"failed": plan.updates // 2, "collapsed": plan.updates * 3 // 4}.get(status, plan.updates)
         lines = _updates(rng, cell.reuse, updates, plan.responses, skill)
+        if status == "collapsed":
+            for line in lines[plan.updates // 2 :]:
+                line |= {"score": 0.0, "reward": -1.0}
         text = "".join(json.dumps(line, sort_keys=True) + "\n" for line in lines)
         records.write_atomically(folder / "updates.jsonl", text.encode())
         training = training_summary(
@@ -149,12 +151,13 @@ def _write(store: Path, plan: _Plan, cell: Cell, rng_seed: int, status: str) -> 
             early=plan.early,
             late=plan.late,
             reuse=cell.reuse,
-            responses_per_update=plan.responses,
             curve=records.file_ref(folder / "updates.jsonl", folder),
-            collapse="score under 0.02 for 3 rollout batches" if status == "collapsed" else None,
+            collapse=f"the score stayed at or below 0.01 from update {plan.updates // 2 + 1} to {updates}"
+            if status == "collapsed"
+            else None,
         )
     evaluation = {}
-    if status != "failed":
+    if status == "done":
         for task, size in plan.tasks.items():
             evaluation[task] = _evaluate(rng, folder, task, size, plan.sampling, skill, rng_seed, cell.seeds.evaluation)
     ended = {"done": "completed"}.get(status, status)
@@ -188,7 +191,7 @@ def _write(store: Path, plan: _Plan, cell: Cell, rng_seed: int, status: str) -> 
         ],
         training=training,
         checkpoint=records.Checkpoint(update=updates, digest=sha(f"{cell.id} weights"))
-        if status != "failed" and not base
+        if status == "done" and not base
         else None,
         evaluation=evaluation,
         attempts=[]
