@@ -6,7 +6,7 @@ whose file is complete is skipped, and a response that is in a journal is not dr
 its own seed, made from run seed, task, problem and sample index, neither order nor number of replicas enters a result.
 
 Left behind in the folder ``out``: ``<task>.parquet`` with one row a sample (`COLUMNS`), ``lm_eval.json`` with the
-scores as lm-eval computed them, and ``log.txt``.
+scores as lm-eval computed them, ``time.json`` and ``log.txt``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,26 +24,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from harness.records import canonical_json, write_atomically
+from harness.models import resolve_model
+from harness.protocol import BaseModelSpec, Protocol
+from harness.records import DataRef, Sampling, TaskResult, canonical_json, file_ref, write_atomically
 from harness.scoring import (
     PROMPT_COLUMN,
     pass_at_1,
     read_identity,
     read_samples,
+    task_result,
     write_samples,
 )
 from harness.tiny_model import directory_digest
 from methods.errors import UserError
 from tasks import datasets
 
-if TYPE_CHECKING:
-    from harness.protocol import Protocol
-
 Progress = Callable[[int, int, str], None]
 """Called with responses done, responses in all, and what is going on."""
 
+TIME_FILE = "time.json"
 POLL_SECONDS = 0.25
 GRACE_SECONDS = 15
 
@@ -55,7 +57,8 @@ class EvaluationError(RuntimeError):
 class TaskPlan:
     """How one task is asked.
 
-    ``prompt`` is the user's text with ``{problem}`` in the problem's place.
+    ``prompt`` is the user's text with ``{problem}`` in the problem's place; ``problems`` how many there must be, where
+    that is stated.
     """
 
     task: str
@@ -65,6 +68,17 @@ class TaskPlan:
     max_tokens: int
     prompt: str = "{problem}"
     chat_template: bool = False
+    problems: int | None = None
+
+    @property
+    def sampling(self) -> Sampling:
+        """How responses are drawn, as a record says it."""
+        return Sampling(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            max_tokens=self.max_tokens,
+            samples_per_problem=self.samples,
+        )
 
 
 @dataclass(frozen=True)
@@ -80,6 +94,11 @@ class EngineOptions:
     memory_share: float = 0.9
     max_model_len: int | None = None
     eager: bool = False
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that are taken, where there are any."""
+        return self.replicas * self.tensor_parallel
 
 
 def request_seed(seed: int, task: str, problem_id: str, sample: int) -> int:
@@ -108,6 +127,7 @@ def plans_from_protocol(protocol: Protocol, tasks: Sequence[str] | None = None) 
             max_tokens=stated.max_tokens,
             prompt=protocol.data.prompt_template,
             chat_template=stated.chat_template,
+            problems=stated.tasks[task].problems,
         )
         for task in (dict.fromkeys(tasks) if tasks else stated.tasks)
     ]
@@ -124,31 +144,19 @@ def engine_from_protocol(protocol: Protocol) -> EngineOptions:
     )
 
 
+def name_of(model: Path | str) -> str:
+    """A name for the store, made from a folder or a hub name."""
+    return re.sub(r"[^a-z0-9._-]+", "-", Path(model).name.lower()).strip("-._") or "model"
+
+
 def find_model(model: Path | str, revision: str | None = None) -> Path:
-    """The folder of a checkpoint: the given one, or a snapshot of a hub repository, fetched if need be.
+    """The folder of a checkpoint: the given one, or that of a hub name or ``builtin:tiny``, made or fetched.
 
     Raises:
-        UserError: there is neither such a folder nor such a repository.
+        UserError: there is no such model.
     """
-    folder = Path(model)
-    if folder.is_dir():
-        if not (folder / "config.json").exists() or not any(folder.glob("*.safetensors")):
-            raise UserError(f"{folder}: no checkpoint: config.json and *.safetensors must lie in the folder")
-        return folder
-    if isinstance(model, Path) or model.startswith((".", "/", "~")) or model.count("/") != 1:
-        raise UserError(f"--model: {str(model)!r} is neither a folder nor a hub name like owner/name: mend the path")
-    try:
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-    except ImportError as error:
-        raise missing_stack("huggingface_hub") from error
-    try:
-        return Path(snapshot_download(model, revision=revision))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(
-            f"--model: {model!r} could not be fetched from the hub ({reason}): check name and network, or give a folder"
-        ) from error
+    spec = BaseModelSpec(name=name_of(model), source=str(model), revision=revision, stated="command line")
+    return resolve_model(spec)
 
 
 def missing_stack(part: str) -> UserError:
@@ -195,6 +203,12 @@ def evaluate_checkpoint(
         raise UserError(f"--limit: {limit} must be at least 1")
     options = engine or EngineOptions()
     problems = {plan.task: datasets.evaluation_problems(plan.task, data) for plan in tasks}
+    for plan in tasks:
+        if plan.problems not in (None, len(problems[plan.task].problems)):
+            raise UserError(
+                f"task {plan.task}: {len(problems[plan.task].problems)} problems instead of the protocol's "
+                f"{plan.problems}: import the copy that the protocol means, or change evaluation.tasks"
+            )
     folder = find_model(model)
     checkpoint = directory_digest(folder)
     files = {plan.task: out / f"{plan.task}.parquet" for plan in tasks}
@@ -229,10 +243,21 @@ def evaluate_checkpoint(
         for number, shard in enumerate(shards)
     ]
     total = sum(counts[plan.task] * plan.samples for plan in pending)
-    _run_children(jobs, work, out / "log.txt", options, total, progress)
+    started = time.monotonic()
+    try:
+        _run_children(jobs, work, out / "log.txt", options, total, progress)
+    finally:
+        seconds = seconds_taken(out) + time.monotonic() - started
+        write_atomically(out / TIME_FILE, canonical_json({"seconds": seconds}))
     _gather(jobs, pending, problems, counts, files, identities, out / "lm_eval.json")
     shutil.rmtree(work)
     return files
+
+
+def seconds_taken(out: Path) -> float:
+    """Seconds of evaluation so far in that folder, over all attempts."""
+    path = out / TIME_FILE
+    return float(json.loads(path.read_text())["seconds"]) if path.exists() else 0.0
 
 
 def _is_complete(path: Path, identity: Mapping[str, Any]) -> bool:
@@ -405,3 +430,45 @@ def record_copy(source: Path, target: Path) -> None:
     """Copy a sample file for a record: without the prompts, which hold problem texts that are not ours to publish."""
     samples = read_samples(source).drop(columns=PROMPT_COLUMN, errors="ignore")
     write_samples(samples, target, read_identity(source))
+
+
+def record_results(files: Mapping[str, Path], plans: Sequence[TaskPlan], folder: Path) -> dict[str, TaskResult]:
+    """Copy sample files into a record's folder and compute what the record says about each task.
+
+    Args:
+        files: what `evaluate_checkpoint` returned.
+        plans: its plans.
+        folder: the record's folder (`harness.records.record_folder`); samples go to ``samples/<task>.parquet`` there.
+    """
+    results = {}
+    for plan in plans:
+        target = folder / "samples" / f"{plan.task}.parquet"
+        record_copy(files[plan.task], target)
+        results[plan.task] = task_result(read_samples(target), plan.task, plan.sampling, file_ref(target, folder))
+    return results
+
+
+def data_refs(plans: Sequence[TaskPlan], data: Path | None = None) -> list[DataRef]:
+    """What a record says about the held-out sets."""
+    refs = []
+    for plan in plans:
+        found = datasets.evaluation_problems(plan.task, data)
+        refs.append(
+            DataRef(
+                name=plan.task,
+                role="evaluation",
+                source=found.source,
+                rows=len(found.problems),
+                digest=found.digest,
+            )
+        )
+    return refs
+
+
+def data_deviations(plans: Sequence[TaskPlan], data: Path | None = None) -> list[str]:
+    """Held-out sets whose content is not the manifest's but was accepted by hand, one line each."""
+    return [
+        f"data {plan.task}: its content is not the manifest's"
+        for plan in plans
+        if datasets.evaluation_problems(plan.task, data).deviates
+    ]

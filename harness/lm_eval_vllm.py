@@ -205,17 +205,18 @@ def run_tasks(
 def vllm_model(job: Mapping[str, Any], journal: Journal) -> Any:
     """lm-eval's vLLM model with a seed for each request."""
     from lm_eval.models.vllm_causallms import VLLM
-    from vllm import SamplingParams
+    from vllm import SamplingParams, TokensPrompt
     from vllm.sampling_params import RequestOutputKind
 
     class SeededVLLM(SampleKeeper, VLLM):  # type: ignore[misc]
         """lm-eval's model; prompts and arguments are handled as there, only the engine's loop is ours."""
 
         def complete(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Completion]]:
-            engine = self.model.llm_engine
+            if not requests:
+                return
             eos = self.tokenizer.decode(self.eot_token_id)
-            prompts = self.tok_encode([one.prompt for one in requests]) if requests else []
-            for number, (one, tokens) in enumerate(zip(requests, prompts, strict=True)):
+            prompts, params = self.tok_encode([one.prompt for one in requests]), []
+            for one, tokens in zip(requests, prompts, strict=True):
                 arguments, stop, max_tokens = self.modify_gen_kwargs(json.loads(one.options), eos=eos)
                 if len(tokens) + max_tokens > self.max_length:
                     raise UserError(
@@ -223,20 +224,25 @@ def vllm_model(job: Mapping[str, Any], journal: Journal) -> Any:
                         f"({max_tokens}) do not fit into the model's {self.max_length} tokens: lower max_tokens, or "
                         "take a model with a longer context"
                     )
-                params = SamplingParams(
-                    max_tokens=max_tokens,
-                    stop=stop,
-                    seed=one.seed,
-                    output_kind=RequestOutputKind.FINAL_ONLY,
-                    **arguments,
+                params.append(
+                    SamplingParams(
+                        max_tokens=max_tokens,
+                        stop=stop,
+                        seed=one.seed,
+                        output_kind=RequestOutputKind.FINAL_ONLY,
+                        **arguments,
+                    )
                 )
-                engine.add_request(str(number), {"prompt_token_ids": tokens}, params)
-            while engine.has_unfinished_requests():
-                for output in engine.step():
-                    if output.finished:
-                        answer = output.outputs[0]
-                        completion = Completion(answer.text, answer.finish_reason, len(answer.token_ids))
-                        yield requests[int(output.request_id)], completion
+            names = self.model.enqueue([TokensPrompt(prompt_token_ids=one) for one in prompts], params, use_tqdm=False)
+            # Inside the engine a name is a number and a random ending; outputs carry the number.
+            waiting = {name.partition("-")[0]: one for name, one in zip(names, requests, strict=True)}
+            while waiting:
+                for output in self.model.llm_engine.step():
+                    answer = output.outputs[0]
+                    if answer.finish_reason not in ("stop", "length"):
+                        raise RuntimeError(f"the engine ended a request with {answer.finish_reason!r}")
+                    completion = Completion(answer.text, answer.finish_reason, len(answer.token_ids))
+                    yield waiting.pop(output.request_id), completion
 
     options = job["engine"]
     model = SeededVLLM(

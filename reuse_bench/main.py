@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from methods.errors import UserError
-from reuse_bench.commands import facts, protocols
+from reuse_bench.commands import data, evaluation, facts, protocols
 
 EXIT_CHECK_FAILED = 1
 EXIT_USAGE = 2
@@ -27,6 +27,8 @@ app = typer.Typer(
 
 facts.register(app)
 protocols.register(app)
+data.register(app)
+evaluation.register(app)
 
 
 def main() -> None:

@@ -253,7 +253,7 @@ def load(name: str, folder: Path | None = None) -> ProblemSet:
     expected = described.digest or origin.get("digest")
     if expected is not None and found not in (expected, accepted):
         raise UserError(refusal(described, found, len(problems), str(path), expected))
-    source = str(origin.get("source", described.hub.repository))
+    source = str(origin.get("source") or f"local copy of {described.hub.repository}")
     return ProblemSet(name, source, found, problems, deviates=expected is not None and found != expected)
 
 
@@ -284,3 +284,18 @@ def evaluation_problems(task: str, folder: Path | None = None) -> ProblemSet:
     if task not in BENCHMARKS:
         raise UserError(f"unknown task {task!r}: known are {', '.join(evaluation_tasks())}")
     return load(task, folder)
+
+
+def training_problems(name: str, folder: Path | None = None) -> list[dict[str, str]]:
+    """The problems of a training set, each with ``id``, ``problem`` and ``answer``, in an order that no copy changes.
+
+    Raises:
+        UserError: the set is unknown or held out, or its data are missing or wrong.
+    """
+    if entry(name).role != "train":
+        raise UserError(f"data set {name} is held out and no training set: choose {', '.join(_training_sets())}")
+    return [{"id": one.id, "problem": one.problem, "answer": one.answer} for one in load(name, folder).problems]
+
+
+def _training_sets() -> list[str]:
+    return [name for name, one in manifest().items() if one.role == "train"]

@@ -1,0 +1,176 @@
+"""`reuse-bench evaluate` and `list tasks`."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from methods.errors import UserError
+from reuse_bench.commands.facts import list_app
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from harness.evaluation import Progress
+
+DataDir = Annotated[
+    Path | None, typer.Option("--data-dir", help="Data folder; otherwise REUSE_BENCH_DATA, or the cache.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+EXIT_CHECK_FAILED = 1
+EXIT_INTERRUPTED = 3
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this group."""
+    app.command("evaluate")(evaluate)
+    list_app.command("tasks")(list_tasks)
+
+
+def evaluate(
+    model: Annotated[str, typer.Option(help="Folder of a checkpoint, a hub name, or the name of a base model.")],
+    protocol: Annotated[str, typer.Option(help="Protocol that says how to ask.")] = "qwen3-1.7b",
+    tasks: Annotated[
+        list[str] | None, typer.Option("--tasks", help="Only these tasks (repeatable, or joined by commas).")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only so many problems of each task.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Run seed; every request's seed follows from it.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder for the samples; otherwise below runs/.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the model in the store.")] = None,
+    revision: Annotated[str | None, typer.Option(help="Commit of the hub repository.")] = None,
+    record: Annotated[bool, typer.Option("--record", help="Write a record into the store.")] = False,
+    results: Annotated[Path, typer.Option(help="The store.")] = Path("results"),
+    stated: Annotated[
+        str | None, typer.Option(help="Where an outside checkpoint comes from; goes into its record.")
+    ] = None,
+    replicas: Annotated[int | None, typer.Option(min=1, help="Engines that share the problems.")] = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Evaluate any checkpoint with lm-eval on vLLM. What is complete is kept, so that it can be interrupted."""
+    from dataclasses import replace
+
+    from harness.evaluation import EvaluationError, engine_from_protocol, plans_from_protocol
+    from harness.outside import choose, evaluate_outside
+    from harness.protocol import load_protocol
+    from harness.scoring import pass_at_1, read_samples
+
+    stated_protocol = load_protocol(protocol)
+    wanted = [part for text in tasks or [] for part in text.split(",") if part]
+    plans = plans_from_protocol(stated_protocol, wanted or None)
+    engine = engine_from_protocol(stated_protocol)
+    if replicas is not None:
+        engine = replace(engine, replicas=replicas)
+    outside = choose(stated_protocol, model, name, revision, stated)
+    if record and outside.kind == "external" and not stated:
+        raise UserError(
+            f"--record: {model} is no base model of protocol {protocol}: say with --stated where it comes from"
+        )
+    folder = out or Path("runs", stated_protocol.id, outside.spec.name, "n0", "base", f"seed{seed}", "evaluation")
+    try:
+        with _bar() as progress:
+            files, written = evaluate_outside(
+                outside,
+                stated_protocol,
+                plans,
+                folder,
+                seed=seed,
+                limit=limit,
+                engine=engine,
+                data=data_dir,
+                store=results if record else None,
+                progress=progress,
+            )
+    except EvaluationError as error:
+        Console(stderr=True, soft_wrap=True).print(f"reuse-bench: {error}", markup=False, highlight=False)
+        raise typer.Exit(EXIT_CHECK_FAILED) from error
+    except KeyboardInterrupt:
+        Console(stderr=True).print("reuse-bench: interrupted; the same command continues")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    rows = [_summary(task, read_samples(path), path, pass_at_1) for task, path in files.items()]
+    if as_json:
+        typer.echo(json.dumps({"tasks": rows, "record": str(written) if written else None}, indent=1))
+        return
+    table = Table(
+        "task", "problems", "samples", "published %", "audited %", "truncated %", "tokens", box=None, pad_edge=False
+    )
+    for row in rows:
+        table.add_row(
+            row["task"],
+            str(row["problems"]),
+            str(row["samples"]),
+            f"{100 * row['published']:.1f}",
+            f"{100 * row['audited']:.1f}",
+            f"{100 * row['truncated']:.1f}",
+            f"{row['mean_response_tokens']:.0f}",
+        )
+    Console().print(table)
+    typer.echo(f"samples: {folder}" + (f"\nrecord: {written}" if written else ""))
+
+
+def _summary(task: str, samples: Any, path: Path, score: Any) -> dict[str, Any]:
+    return {
+        "task": task,
+        "problems": int(samples["problem_id"].nunique()),
+        "samples": len(samples),
+        "published": score(samples, "published"),
+        "audited": score(samples, "audited"),
+        "truncated": float((samples["finish_reason"] == "length").mean()),
+        "mean_response_tokens": float(samples["response_tokens"].mean()),
+        "file": str(path),
+    }
+
+
+@contextmanager
+def _bar() -> Iterator[Progress]:
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        row = bar.add_task("starting", total=None)
+        yield lambda done, total, what: bar.update(row, completed=done, total=total, description=what)
+
+
+def list_tasks(as_json: Json = False) -> None:
+    """List the held-out tasks: what lm-eval calls them, problems, source."""
+    from tasks import chain, datasets
+
+    facts: list[dict[str, Any]] = []
+    for task in datasets.evaluation_tasks():
+        described = datasets.manifest().get(task)
+        facts.append(
+            {
+                "task": task,
+                "lm_eval": f"reuse_{task}",
+                "title": described.title if described else f"sum of {task.removeprefix('tiny_sum')} digits modulo 10",
+                "problems": described.rows if described else chain.HELD_OUT_PROBLEMS,
+                "source": described.hub.repository if described else "generated",
+            }
+        )
+    if as_json:
+        typer.echo(json.dumps(facts, indent=1))
+        return
+    table = Table("task", "in lm-eval", "problems", "source", "", box=None, pad_edge=False)
+    for one in facts:
+        table.add_row(one["task"], one["lm_eval"], str(one["problems"]), one["source"], one["title"])
+    Console().print(table)
