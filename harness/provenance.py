@@ -104,6 +104,13 @@ def code_state(repository: Path = REPOSITORY) -> tuple[str | None, bool | None, 
     return head.decode().strip(), True, digest.hexdigest()
 
 
+def file_at(commit: str, path: str, repository: Path = REPOSITORY) -> bytes | None:
+    """A file's content at a commit; None where this checkout does not have it."""
+    if not re.fullmatch(r"[0-9a-f]{40}", commit) or not (repository / ".git").exists():
+        return None
+    return _git(repository, "cat-file", "blob", f"{commit}:{path}")
+
+
 def _git(repository: Path, *arguments: str) -> bytes | None:
     git = shutil.which("git")
     if git is None:

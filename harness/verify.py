@@ -1,0 +1,702 @@
+"""Recompute a record from what it points to, and say what differs.
+
+What is checked, and what cannot be, is listed in ``docs/records.md``. Reading never trusts a record: no pickle, no path
+that leaves the record's folder, no field that is not in the schema.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from harness import provenance
+from harness.curves import read_updates, training_summary
+from harness.evaluation import request_seed
+from harness.grid import Cell
+from harness.migrations import content_id
+from harness.protocol import Protocol, available, collapse_reason, load_protocol
+from harness.records import (
+    FileRef,
+    Record,
+    TaskResult,
+    canonical_json,
+    parse_record,
+    record_folder,
+    write_atomically,
+)
+from harness.scoring import read_samples, task_result
+from methods.errors import UserError
+from methods.registry import get
+from tasks import chain
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Level = Literal["error", "note"]
+TOLERANCE = 1e-9
+CURVE = "updates.jsonl"
+RECORDS = "*/*/n*/*/seed*.json"
+MATH_VERIFY = "math-verify"
+
+
+@dataclass(frozen=True, order=True)
+class Finding:
+    """What differs. ``path`` is relative to the store; ``field`` is a dotted name in the record, or empty.
+
+    An ``error`` makes verification fail; a ``note`` says what could not be checked here.
+    """
+
+    path: str
+    field: str
+    message: str
+    level: Level = "error"
+
+
+@dataclass
+class Report:
+    """Everything that was found, sorted by path and field."""
+
+    records: int = 0
+    files: int = 0
+    samples: int = 0
+    cached: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """No error was found."""
+        return not any(finding.level == "error" for finding in self.findings)
+
+    def as_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {**asdict(self), "ok": self.ok}
+
+
+@dataclass
+class _Checked:
+    """One record, after the checks that need nothing else."""
+
+    path: str
+    record: Record | None = None
+    findings: list[Finding] = field(default_factory=list)
+    files: int = 0
+    samples: int = 0
+    cached: bool = False
+    golds: dict[str, str] = field(default_factory=dict)
+
+    def error(self, name: str, message: str, path: str | None = None) -> None:
+        self.findings.append(Finding(path or self.path, name, message))
+
+    def findings_of_error(self) -> bool:
+        return any(finding.level == "error" for finding in self.findings)
+
+    def note(self, name: str, message: str) -> None:
+        self.findings.append(Finding(self.path, name, message, "note"))
+
+
+def verify(
+    path: Path,
+    *,
+    regrade: bool = False,
+    cache_folder: Path | None = None,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Report:
+    """Verify a store, a folder of one, or a single record.
+
+    Args:
+        path: the store, a folder inside one (``tiny/tiny-qwen3``), or the JSON file of a record.
+        regrade: judge every sample again with the installed graders, where they are of the recorded version.
+        cache_folder: where to remember, by digest, what was recomputed and found right; None: nowhere. Digests of
+            all files are computed in any case.
+        workers: records checked at once; the number of processors by default.
+        progress: called with records done and records in all.
+
+    Raises:
+        UserError: nothing is there to verify.
+    """
+    store, paths = _locate(path)
+    memory = _Memory(cache_folder)
+    checked: list[_Checked] = []
+    with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
+        for one in pool.map(lambda item: _check(item, store, memory, regrade), paths):
+            checked.append(one)
+            if progress:
+                progress(len(checked), len(paths))
+    memory.save()
+    report = Report(records=len(paths))
+    for one in checked:
+        report.files += one.files
+        report.samples += one.samples
+        report.cached += one.cached
+        report.findings += one.findings
+    report.findings += _across(checked)
+    if path.is_dir():
+        report.findings += _strangers(path, store, checked)
+    report.findings = sorted(set(report.findings))
+    return report
+
+
+def _locate(path: Path) -> tuple[Path, list[Path]]:
+    """The store that ``path`` belongs to, and the records to check."""
+    if path.is_file():
+        if len(path.absolute().parents) < 5 or path.suffix != ".json":
+            raise UserError(f"{path}: is no record: name a store, a folder of one, or a seed<k>.json in its place")
+        return path.parent.parent.parent.parent.parent, [path]
+    if not path.is_dir():
+        raise UserError(f"{path}: there is nothing to verify: name a store, a folder of one, or a record")
+    depth_of_seed = 5
+    for depth in range(depth_of_seed):
+        found = sorted(path.glob("/".join(RECORDS.split("/")[depth:])))
+        if found:
+            return [path, *path.absolute().parents][depth] if depth else path, found
+    raise UserError(f"{path}: holds no records: they lie at <protocol>/<model>/n<N>/<method>/seed<k>.json")
+
+
+def _check(path: Path, store: Path, memory: _Memory, regrade: bool) -> _Checked:
+    """All checks of one record; a damaged one never stops the others."""
+    try:
+        name = path.absolute().relative_to(store.absolute()).as_posix()
+    except ValueError:
+        name = path.as_posix()
+    one = _Checked(name)
+    try:
+        content = path.read_bytes()
+        document = json.loads(content)
+    except (OSError, ValueError, RecursionError) as error:
+        one.error("", f"the record is no JSON: {error}")
+        return one
+    _check_seal(one, document, content)
+    try:
+        record = one.record = parse_record(document, path)
+    except UserError as error:
+        one.error("", str(error).removeprefix(f"{path}: "))
+        mended = _without_seal(document, path)
+        if mended is None:
+            return one
+        record = mended
+    if record.relative_path().as_posix() != name:
+        one.error("", f"the record belongs at {record.relative_path().as_posix()}")
+    _check_files(one, record, record_folder(path))
+    _check_claims(one, record)
+    key = memory.key(content, regrade)
+    if not one.findings_of_error() and key in memory:
+        one.cached = True
+        one.golds = memory.recall(key)
+        one.samples = _rows(record)
+        return one
+    _check_training(one, record, record_folder(path))
+    for task, result in record.evaluation.items():
+        _check_task(one, record, task, result, record_folder(path), regrade)
+    if not one.findings_of_error():
+        memory.remember(key, one.golds)
+    return one
+
+
+def _rows(record: Record) -> int:
+    return sum(result.problems * result.sampling.samples_per_problem for result in record.evaluation.values())
+
+
+def _check_seal(one: _Checked, document: Any, content: bytes) -> None:
+    """Bytes, id and field digests, on the document as it is in the file."""
+    if not isinstance(document, dict):
+        return
+    try:
+        if canonical_json(document) != content:
+            one.error("", "the bytes are not the canonical form of the document (sorted keys, one space of indent)")
+        if document.get("id") != content_id(document):
+            one.error("id", "the content does not have this digest: the record was changed after it was written")
+        digests = document.get("field_digests")
+        for name, value in document.items():
+            if name in ("id", "field_digests"):
+                continue
+            digest = hashlib.sha256(canonical_json(value)).hexdigest()
+            if not isinstance(digests, dict) or digests.get(name) != digest:
+                one.error(name, "does not have the digest that field_digests states")
+        for name in sorted(set(digests or ()) - set(document)) if isinstance(digests, dict) else ():
+            one.error(f"field_digests.{name}", "there is no such field")
+    except ValueError as error:
+        one.error("", f"the record cannot be written as canonical JSON: {error}")
+
+
+def _without_seal(document: Any, path: Path) -> Record | None:
+    """The record with a mended id, to go on comparing it with its files; None where that is impossible."""
+    if not isinstance(document, dict):
+        return None
+    try:
+        return parse_record(document | {"id": content_id(document)}, path)
+    except (UserError, ValueError):
+        return None
+
+
+def _check_files(one: _Checked, record: Record, folder: Path) -> None:
+    """Digest, size and place of every file, and no other file beside them."""
+    expected: dict[str, tuple[str, FileRef]] = {}
+    if record.training:
+        expected[CURVE] = ("training.curve", record.training.curve)
+    for task, result in record.evaluation.items():
+        expected[f"samples/{task}.parquet"] = (f"evaluation.{task}.samples", result.samples)
+    for place, (name, ref) in expected.items():
+        shown = f"{one.path.removesuffix('.json')}/{place}"
+        if ref.path != place:
+            one.error(f"{name}.path", f"{ref.path!r} instead of {place!r}")
+            continue
+        file = folder / place
+        if not file.is_file() or file.is_symlink():
+            one.error(name, "the file is missing" if not file.is_symlink() else "the file is a link", shown)
+            continue
+        data = file.read_bytes()
+        one.files += 1
+        if len(data) != ref.bytes:
+            one.error(f"{name}.bytes", f"the file has {len(data)} bytes, the record says {ref.bytes}", shown)
+        if hashlib.sha256(data).hexdigest() != ref.sha256:
+            one.error(f"{name}.sha256", "the file does not have the digest that the record states", shown)
+    if folder.is_dir():
+        for file in sorted(folder.rglob("*")):
+            if not file.is_dir() and file.relative_to(folder).as_posix() not in expected:
+                shown = f"{one.path.removesuffix('.json')}/{file.relative_to(folder).as_posix()}"
+                one.error("", "the record does not name this file", shown)
+
+
+def _check_training(one: _Checked, record: Record, folder: Path) -> None:
+    stated = record.training
+    if stated is None:
+        if record.kind == "trained" and record.status != "failed":
+            one.error("training", "a trained record needs it")
+        return
+    if stated.curve.path != CURVE or not (folder / CURVE).is_file():
+        return
+    try:
+        lines = read_updates(folder / CURVE)
+    except UserError as error:
+        one.error("training.curve", str(error).partition(": ")[2])
+        return
+    if record.reuse != stated.updates_per_rollout:
+        one.error("training.updates_per_rollout", f"{stated.updates_per_rollout}, but reuse is {record.reuse}")
+    for number, line in enumerate(lines, start=1):
+        rollout = math.ceil(number / stated.updates_per_rollout)
+        if line["rollout"] != rollout:
+            one.error("training.curve", f"update {number} is of rollout {line['rollout']} instead of {rollout}")
+            break
+    protocol = _protocol(record)
+    if protocol is None:
+        one.note("training", "the windows of early and late score are not known: the protocol is not one of ours")
+        windows: dict[str, tuple[int, int]] = {"early": (1, 1), "late": (1, 1)}
+    else:
+        windows = {"early": protocol.scoring.early, "late": protocol.scoring.late}
+    found = training_summary(
+        lines, **windows, reuse=stated.updates_per_rollout, curve=stated.curve, collapse=stated.collapse
+    )
+    unknown = {"early_score", "late_score"} if protocol is None else set()
+    _compare(one, "training", found.model_dump(), stated.model_dump(), leave=unknown | {"curve"})
+    if (record.status == "collapsed") != (stated.collapse is not None):
+        one.error("training.collapse", f"{stated.collapse!r}, but the status is {record.status}")
+    if protocol is not None:
+        reason = collapse_reason(protocol.collapse, [x.get("loss") for x in lines], [x["score"] for x in lines])
+        if reason and record.status == "done":
+            one.error("status", f"done, but by the protocol's rule the run collapsed: {reason}")
+        if reason is None and record.status == "collapsed":
+            one.error("status", "collapsed, but the curve does not meet the protocol's rule")
+
+
+def _check_task(one: _Checked, record: Record, task: str, stated: TaskResult, folder: Path, regrade: bool) -> None:
+    name = f"evaluation.{task}"
+    path = folder / "samples" / f"{task}.parquet"
+    if stated.samples.path != f"samples/{task}.parquet" or not path.is_file():
+        return
+    shown = f"{one.path.removesuffix('.json')}/samples/{task}.parquet"
+    try:
+        samples = read_samples(path)
+        found = task_result(samples, task, stated.sampling, stated.samples)
+    except UserError as error:
+        one.error(f"{name}.samples", str(error).partition(": ")[2], shown)
+        return
+    one.samples += len(samples)
+    _compare(one, name, found.model_dump(), stated.model_dump(), leave={"samples"})
+    _check_sample_seeds(one, record, task, samples, shown)
+    too_long = int((samples["response_tokens"] > stated.sampling.max_tokens).sum())
+    if too_long:
+        one.error(f"{name}.sampling.max_tokens", f"{too_long} responses are longer than that", shown)
+    prompts = samples.groupby("problem_id", sort=False)[["prompt_sha256", "gold"]].nunique()
+    if (prompts > 1).to_numpy().any():
+        one.error(f"{name}.samples", "a problem has samples with different prompts or golds", shown)
+    golds = samples.drop_duplicates("problem_id")[["problem_id", "gold"]].to_numpy().tolist()
+    one.golds[task] = hashlib.sha256(canonical_json(golds)).hexdigest()
+    if task in chain.TINY_TASKS:
+        known = {problem["id"]: problem["answer"] for problem in chain.held_out_problems(task)}
+        wrong = [key for key, gold in golds if known.get(key) != gold]
+        if wrong:
+            one.error(f"{name}.samples", f"problem {wrong[0]!r} is not in the data set with this gold", shown)
+    if regrade:
+        _regrade(one, record, task, samples, shown)
+
+
+def _check_sample_seeds(one: _Checked, record: Record, task: str, samples: DataFrame, shown: str) -> None:
+    seed = record.seeds.evaluation
+    for row, (problem, sample, used) in enumerate(
+        zip(samples["problem_id"], samples["sample"], samples["seed"], strict=True)
+    ):
+        if used != request_seed(seed, task, problem, int(sample)):
+            one.error(f"evaluation.{task}.samples", f"row {row}: seed {used} does not follow from {seed}", shown)
+            return
+
+
+def _regrade(one: _Checked, record: Record, task: str, samples: DataFrame, shown: str) -> None:
+    """Judge every sample again; a verdict may only differ where a grader ran into its time limit."""
+    from importlib import metadata
+
+    from tasks.grading import GradeRequest, grade_many
+
+    recorded = record.provenance.packages.get(MATH_VERIFY)
+    if recorded != metadata.version(MATH_VERIFY):
+        one.note(f"evaluation.{task}", f"not judged again: {MATH_VERIFY} is not the recorded {recorded}")
+        return
+    requests = [
+        GradeRequest(gold, response, task, finish == "stop")
+        for gold, response, finish in zip(samples["gold"], samples["response"], samples["finish_reason"], strict=True)
+    ]
+    for row, grade in enumerate(grade_many(requests)):
+        for grader, verdict in (("published", grade.published), ("audited", grade.audited)):
+            stored = samples[grader].iloc[row]
+            if verdict != stored and "error" not in (verdict, stored):
+                one.error(
+                    f"evaluation.{task}.scores.{grader}",
+                    f"row {row} is stored as {stored}, and judged {verdict} now",
+                    shown,
+                )
+                return
+
+
+def _compare(
+    one: _Checked, name: str, found: Mapping[str, Any], stated: Mapping[str, Any], leave: Iterable[str] = ()
+) -> None:
+    """Report every leaf that differs; floats may differ by rounding."""
+    for key in found:
+        if key in leave:
+            continue
+        here, there, place = found[key], stated.get(key), f"{name}.{key}"
+        if isinstance(here, dict) and isinstance(there, dict):
+            _compare(one, place, here, there)
+        elif isinstance(here, float) and isinstance(there, int | float):
+            if not math.isclose(here, there, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+                one.error(place, f"{there!r} is recorded, {here!r} follows from the stored file")
+        elif here != there:
+            one.error(place, f"{_short(there)} is recorded, {_short(here)} follows from the stored file")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _protocol(record: Record) -> Protocol | None:
+    """The protocol of the package that the record says it followed, if it is still the same."""
+    if record.protocol.id not in available():
+        return None
+    protocol = load_protocol(record.protocol.id)
+    return protocol if protocol.digest == record.protocol.digest else None
+
+
+def _check_claims(one: _Checked, record: Record) -> None:
+    """What a record says of itself: protocol, division, seeds, method, provenance, status."""
+    if record.division == "open" and not record.deviations:
+        one.error("deviations", "a record of the open division must say how it deviates")
+    if record.division == "closed":
+        _check_closed(one, record)
+    _check_shape(one, record)
+    _check_times(one, record)
+    if record.provenance.dirty and record.provenance.diff_sha256 is None:
+        one.error("provenance.diff_sha256", "a dirty tree needs the digest of its difference")
+    if record.evaluation and MATH_VERIFY not in record.provenance.packages:
+        one.error(f"provenance.packages.{MATH_VERIFY}", "the version of the grader is missing")
+
+
+def _check_shape(one: _Checked, record: Record) -> None:
+    trained = record.kind == "trained"
+    for name, value in (("method", record.method), ("reuse", record.reuse)):
+        if trained and value is None:
+            one.error(name, "a trained record needs it")
+        if record.kind == "base" and value is not None:
+            one.error(name, "a base model has none")
+    if record.kind == "base" and record.training is not None:
+        one.error("training", "a base model has none")
+    if record.status == "failed" and not record.failure:
+        one.error("failure", "a failed record needs the reason")
+    if record.status != "failed" and record.failure:
+        one.error("failure", f"stated, but the status is {record.status}")
+    if record.status == "done" and not record.evaluation:
+        one.error("evaluation", "a record that is done needs it")
+    for task, result in record.evaluation.items():
+        if result.task != task:
+            one.error(f"evaluation.{task}.task", f"{result.task!r} instead of {task!r}")
+    if trained and record.training and record.checkpoint and record.checkpoint.update != record.training.updates:
+        one.error(
+            "checkpoint.update", f"{record.checkpoint.update}, but training made {record.training.updates} updates"
+        )
+    if trained and record.status == "done" and record.checkpoint is None:
+        one.error("checkpoint", "a record that is done needs it")
+    rows = {data.name: data.rows for data in record.data if data.role == "evaluation"}
+    for task, result in record.evaluation.items():
+        if task in rows and rows[task] != result.problems:
+            one.error(f"evaluation.{task}.problems", f"{result.problems}, but the data set has {rows[task]} rows")
+
+
+def _check_times(one: _Checked, record: Record) -> None:
+    from datetime import datetime
+
+    moments = [("provenance.started", record.provenance.started), ("provenance.ended", record.provenance.ended)]
+    for number, attempt in enumerate(record.attempts):
+        moments.append((f"attempts.{number}.started", attempt.started))
+        if attempt.ended is not None:
+            moments.append((f"attempts.{number}.ended", attempt.ended))
+    parsed = {}
+    for name, text in moments:
+        try:
+            parsed[name] = datetime.fromisoformat(text)
+        except ValueError:
+            one.error(name, f"{text!r} is no ISO 8601 time")
+            continue
+        if parsed[name].tzinfo is None:
+            one.error(name, f"{text!r} has no time zone")
+            del parsed[name]
+    for name, moment in parsed.items():
+        start = name.removesuffix("ended") + "started"
+        if name.endswith("ended") and start in parsed and moment < parsed[start]:
+            one.error(name, "is before the start")
+
+
+def _check_closed(one: _Checked, record: Record) -> None:
+    """The closed division: exactly the protocol, from committed code with a known lock."""
+    if record.deviations:
+        one.error("deviations", "the closed division allows none")
+    source = record.provenance
+    if source.commit is None:
+        one.error("provenance.commit", "the closed division needs the commit of the code")
+    if source.dirty is not False:
+        one.error("provenance.dirty", "the closed division needs a clean tree")
+    if source.lock_sha256 is None:
+        one.error("provenance.lock_sha256", "the closed division needs the lock that was installed")
+    if source.diff_sha256 is not None:
+        one.error("provenance.diff_sha256", "a clean tree has no difference")
+    _check_history(one, record)
+    if record.protocol.id not in available():
+        one.error("protocol.id", f"{record.protocol.id!r} is no protocol of this package")
+        return
+    protocol = load_protocol(record.protocol.id)
+    if record.protocol.version != protocol.version:
+        one.error("protocol.version", f"{record.protocol.version}, and the package has version {protocol.version}")
+    if record.protocol.digest != protocol.digest:
+        one.error("protocol.digest", "the protocol has changed since, or the run did not follow it")
+        return
+    _check_against_protocol(one, record, protocol)
+
+
+def _check_against_protocol(one: _Checked, record: Record, protocol: Protocol) -> None:
+    models = {model.name: model for model in protocol.models}
+    if record.model.name not in models:
+        one.error("model.name", f"{record.model.name!r} is none of {', '.join(models)}")
+    else:
+        asked = models[record.model.name]
+        if record.model.source != asked.source and not Path(record.model.source).is_absolute():
+            one.error("model.source", f"{record.model.source!r} instead of {asked.source!r}")
+        if asked.revision is not None and record.model.revision != asked.revision:
+            one.error("model.revision", f"{record.model.revision!r} instead of {asked.revision!r}")
+    if record.kind == "trained" and record.method is not None and record.reuse is not None:
+        known = protocol.methods.hyperparameters
+        if record.method.name not in known:
+            one.error("method.name", f"{record.method.name!r} is none of {', '.join(known)}")
+        elif record.method.hyperparameters != known[record.method.name]:
+            one.error("method.hyperparameters", "are not those of the protocol")
+        if record.reuse not in protocol.reuse.ratios:
+            one.error("reuse", f"{record.reuse} is none of {', '.join(map(str, protocol.reuse.ratios))}")
+        if record.status == "done" and record.training and record.training.updates != protocol.update.updates:
+            one.error("training.updates", f"{record.training.updates} instead of {protocol.update.updates}")
+    expected = Cell(record.protocol.id, record.model.name, record.reuse or 0, "", record.seeds.run).seeds
+    _compare(one, "seeds", expected.model_dump(), record.seeds.model_dump())
+    stated = protocol.evaluation
+    if record.status == "done":
+        for task in sorted(set(stated.tasks) - set(record.evaluation)):
+            one.error(f"evaluation.{task}", "the task is missing")
+    for task, result in record.evaluation.items():
+        if task not in stated.tasks:
+            one.error(f"evaluation.{task}", "the protocol has no such task")
+            continue
+        spec = stated.tasks[task]
+        if result.problems != spec.problems:
+            one.error(f"evaluation.{task}.problems", f"{result.problems} instead of {spec.problems}")
+        expected_sampling = {
+            "temperature": stated.temperature,
+            "top_p": stated.top_p,
+            "max_tokens": stated.max_tokens,
+            "samples_per_problem": spec.samples,
+        }
+        for key, value in expected_sampling.items():
+            here = getattr(result.sampling, key)
+            if here != value:
+                one.error(f"evaluation.{task}.sampling.{key}", f"{here} instead of {value}")
+
+
+def _check_history(one: _Checked, record: Record) -> None:
+    """Lock and method source against the commit that the record names, where this checkout has it."""
+    commit = record.provenance.commit
+    if commit is None:
+        return
+    locks = _locks_at(commit)
+    if locks is None:
+        one.note("provenance.commit", f"{commit[:12]} is not in this checkout: lock and source were not compared")
+        return
+    if record.provenance.lock_sha256 is not None and record.provenance.lock_sha256 not in locks:
+        one.error("provenance.lock_sha256", f"is the digest of no lock file at commit {commit[:12]}")
+    if record.method is None or record.method.origin != "built-in":
+        return
+    source = _source_at(commit, record.method.name)
+    if source is None:
+        one.note("method.source_sha256", f"method {record.method.name} is not known here: its source was not compared")
+    elif source != record.method.source_sha256:
+        one.error("method.source_sha256", f"is not that of {record.method.name} at commit {commit[:12]}")
+
+
+@cache
+def _locks_at(commit: str) -> frozenset[str] | None:
+    """Digests of the lock files at a commit; None where the commit is not here."""
+    if provenance.file_at(commit, "pyproject.toml") is None:
+        return None
+    contents = (provenance.file_at(commit, path.as_posix()) for path in provenance.LOCKS.values())
+    return frozenset(hashlib.sha256(content).hexdigest() for content in contents if content is not None)
+
+
+@cache
+def _source_at(commit: str, name: str) -> str | None:
+    """What `methods.registry.source_digest` gave at a commit for a built-in method; None where it is not known."""
+    try:
+        modules = source_modules(name)
+    except UserError:
+        return None
+    digest = hashlib.sha256()
+    for module in modules:
+        content = provenance.file_at(commit, module.replace(".", "/") + ".py")
+        if content is None:
+            return None
+        digest.update(f"{module} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+def source_modules(name: str) -> list[str]:
+    """The modules whose source makes up a method, in the order of `methods.registry.source_digest`."""
+    from methods.contract import Method
+
+    return list(dict.fromkeys(base.__module__ for base in get(name).__mro__ if issubclass(base, Method)))
+
+
+def _across(checked: Sequence[_Checked]) -> list[Finding]:
+    """What only shows between records: copies, shared seeds, and one task with different problems."""
+    findings = []
+    first_with: dict[tuple[str, ...], str] = {}
+    for one in checked:
+        record = one.record
+        if record is None:
+            continue
+        cell = record.relative_path().parent.as_posix()
+        keys: list[tuple[str, ...]] = [
+            ("seeds.run", cell, str(record.seeds.run)),
+            ("seeds.evaluation", cell, str(record.seeds.evaluation)),
+        ]
+        if record.kind == "trained":
+            keys += [
+                ("seeds.training", cell, str(record.seeds.training)),
+                ("seeds.rollout", cell, str(record.seeds.rollout)),
+            ]
+        if record.training is not None and record.training.updates:
+            keys.append(("training.curve", record.training.curve.sha256))
+        keys += [(f"evaluation.{task}.samples", result.samples.sha256) for task, result in record.evaluation.items()]
+        for key in keys:
+            other = first_with.setdefault(key, one.path)
+            if other != one.path:
+                findings.append(Finding(one.path, key[0], f"is the same as in {other}"))
+    reference: dict[tuple[str, ...], tuple[str, str]] = {}
+    for one in checked:
+        if one.record is None:
+            continue
+        for task, result in one.record.evaluation.items():
+            for what, value in (("prompts_digest", result.prompts_digest), ("samples", one.golds.get(task, ""))):
+                place = (one.record.protocol.digest, one.record.model.name, task, what)
+                other, expected = reference.setdefault(place, (one.path, value))
+                if value != expected and value and expected:
+                    named = "prompts" if what == "prompts_digest" else "golds"
+                    findings.append(Finding(one.path, f"evaluation.{task}.{what}", f"other {named} than in {other}"))
+    return findings
+
+
+def _strangers(path: Path, store: Path, checked: Sequence[_Checked]) -> list[Finding]:
+    """Files under ``path`` that belong to no record."""
+    known = tuple(one.path.removesuffix(".json") + "/" for one in checked)
+    records = {one.path for one in checked}
+    findings = []
+    for file in sorted(path.rglob("*")):
+        if file.is_dir() and not file.is_symlink():
+            continue
+        name = file.absolute().relative_to(store.absolute()).as_posix()
+        documents = {"README.md", ".gitattributes"}
+        if name not in records and not name.startswith(known) and file.name not in documents:
+            findings.append(Finding(name, "", "belongs to no record"))
+    return findings
+
+
+class _Memory:
+    """What was recomputed and found right, by digest of the record and of the code that checked it."""
+
+    LIMIT = 100_000
+
+    def __init__(self, folder: Path | None) -> None:
+        self.path = folder / "verified.json" if folder else None
+        self.known: dict[str, dict[str, str]] = {}
+        self.changed = False
+        if self.path and self.path.is_file():
+            try:
+                document = json.loads(self.path.read_bytes())
+                self.known = document if isinstance(document, dict) else {}
+            except (OSError, ValueError):
+                self.known = {}
+
+    def key(self, content: bytes, regrade: bool) -> str:
+        return hashlib.sha256(f"{_code_digest()} {regrade} ".encode() + content).hexdigest()
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.known
+
+    def recall(self, key: str) -> dict[str, str]:
+        return dict(self.known[key])
+
+    def remember(self, key: str, golds: dict[str, str]) -> None:
+        self.known[key] = golds
+        self.changed = True
+
+    def save(self) -> None:
+        if self.path and self.changed:
+            recent = dict(list(self.known.items())[-self.LIMIT :])
+            write_atomically(self.path, canonical_json(recent))
+
+
+@cache
+def _code_digest() -> str:
+    """Digest of the code and protocols that a verdict depends on: another version checks again."""
+    root = Path(__file__).parent
+    files = [Path(__file__), root / "scoring.py", root / "curves.py", root / "records.py", root / "evaluation.py"]
+    files += [Path(chain.__file__), *sorted((root / "protocols").glob("*.yaml"))]
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def default_cache() -> Path:
+    """``$XDG_CACHE_HOME/reuse-bench``, or ``~/.cache/reuse-bench``."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "reuse-bench"
