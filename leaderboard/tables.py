@@ -236,13 +236,13 @@ def heldout(
     pairs = comparisons(results, grader=grader, k=k)
     against = {
         (*(row[name] for name in BLOCK), row["task"], *sorted((row["first"], row["second"]))): row
-        for row in _rows(pairs)
+        for row in as_rows(pairs)
     }
     by_record = scores(results, grader=grader, k=k)
     errors = by_record.groupby([*CELL, "task"], sort=False)[["sampling_error", "question_error"]].mean()
     reference = {
         (published.model_key(row["model"]), row["reuse"], row["method"], row["task"]): float(row["score"])
-        for row in _rows(published.heldout())
+        for row in as_rows(published.heldout())
     }
     rows: list[dict[str, Any]] = []
     for key, records in results.cells().items():
@@ -295,7 +295,8 @@ def heldout(
     return _with_leaders(table, against)
 
 
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+def as_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a table as dictionaries."""
     return cast(list[dict[str, Any]], table.to_dict("records"))
 
 
@@ -421,7 +422,7 @@ def training(results: Results) -> pd.DataFrame:
     verdict_reason, records.
     """
     reference = {
-        (published.model_key(row["model"]), row["reuse"], row["method"]): row for row in _rows(published.training())
+        (published.model_key(row["model"]), row["reuse"], row["method"]): row for row in as_rows(published.training())
     }
     rows: list[dict[str, Any]] = []
     seeds: dict[int, Floats] = {}
@@ -429,7 +430,7 @@ def training(results: Results) -> pd.DataFrame:
         if key[-1] == BASE:
             continue
         for measure in ("early", "late", "mean"):
-            known = [value for record in records if (value := _training_score(record, measure)) is not None]
+            known = training_scores(records, measure)
             row: dict[str, Any] = {
                 **dict(zip(CELL, key, strict=True)),
                 "title": _title(records[0]),
@@ -461,6 +462,11 @@ def training(results: Results) -> pd.DataFrame:
     columns += ["failed", "gpu_hours", "leaves_out", "published", "verdict", "verdict_reason", "records"]
     table = pd.DataFrame(rows, columns=columns)
     return _with_training_leaders(table, seeds)
+
+
+def training_scores(records: Sequence[Record], measure: str) -> list[float]:
+    """The early, late or mean score of each record that has one."""
+    return [value for record in records if (value := _training_score(record, measure)) is not None]
 
 
 def _training_score(record: Record, measure: str) -> float | None:
