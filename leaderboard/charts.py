@@ -1,0 +1,423 @@
+"""A small SVG writer for the figures of the page.
+
+A `Chart` is data: axes and layers. `svg` turns it into one inline SVG without any ``style`` attribute (the page's
+content security policy forbids them): colours come from the CSS classes ``s0`` to ``s7``, so light, dark and print
+need one style sheet only. Every series also has a marker shape and a dash pattern, so colour is never the only
+difference. Coordinates are printed with one decimal: the same data give the same bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from markupsafe import Markup, escape
+
+STYLES = 8
+DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4", "4 2 1 2", "1 2", "6 2 2 2 2 2")
+MARKS_PER_LINE = 6
+
+Number = float | int
+Value = float | None
+
+
+def clean(value: object) -> float | None:
+    """A finite float, or None for anything that cannot be drawn (None, NaN, the infinities, text)."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def number(value: object, digits: int = 1, *, missing: str = "–") -> str:
+    """``value`` with a fixed number of decimals; very large and very small ones in powers of ten."""
+    known = clean(value)
+    if known is None:
+        return missing
+    if abs(known) >= 1e7 or (known != 0 and abs(known) < 10.0 ** -(digits + 2)):
+        return f"{known:.2e}".replace("-", "−")
+    text = f"{known:,.{digits}f}"
+    if float(text.replace(",", "")) == 0:
+        text = text.lstrip("-")
+    return text.replace("-", "−")
+
+
+def short(value: object) -> str:
+    """``value`` with up to three significant digits and no trailing zeros, for ticks."""
+    known = clean(value)
+    if known is None:
+        return "–"
+    if known == 0:
+        return "0"
+    if abs(known) >= 1e6 or abs(known) < 1e-3:
+        text = f"{known:.1e}"
+        mantissa, exponent = text.split("e")
+        return f"{mantissa.removesuffix('.0')}e{int(exponent)}".replace("-", "−")
+    text = f"{known:.3f}" if abs(known) < 10 else f"{known:.1f}"
+    return text.rstrip("0").rstrip(".").replace("-", "−")
+
+
+def percent(value: object) -> str:
+    """A share in [0, 1] as a percentage for ticks."""
+    known = clean(value)
+    return "–" if known is None else short(100 * known)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis. ``ticks`` None: chosen by `nice_ticks`. ``log``: base 2, positive values only."""
+
+    label: str
+    low: float | None = None
+    high: float | None = None
+    ticks: Sequence[tuple[float, str]] | None = None
+    show: Callable[[object], str] = short
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve, broken where ``y`` is None, with an optional band between ``low`` and ``high``.
+
+    ``group`` picks colour, marker and dash (0 to 7); points are drawn on every value if ``points``.
+    """
+
+    label: str
+    group: int
+    x: Sequence[float]
+    y: Sequence[Value]
+    low: Sequence[Value] | None = None
+    high: Sequence[Value] | None = None
+    points: bool = False
+    joined: bool = True
+
+
+@dataclass(frozen=True)
+class Bars:
+    """One bar a category (x = 0, 1, 2, ...); several `Bars` of a chart stand side by side."""
+
+    label: str
+    group: int
+    y: Sequence[Value]
+    hollow: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One panel: what it shows (``title``, ``description``), its axes and layers."""
+
+    title: str
+    description: str
+    x: Axis
+    y: Axis
+    layers: Sequence[Line | Bars]
+    rules: Sequence[tuple[Literal["x", "y"], float]] = ()
+    width: int = 440
+    height: int = 280
+    table_step: int = 1
+    digits: int = 2
+    legend: bool = True
+    scale: float = field(default=1.0, metadata={"doc": "factor between the values and what the table prints"})
+
+    @property
+    def empty(self) -> bool:
+        """True when no layer has a value to draw."""
+        return not any(clean(value) is not None for layer in self.layers for value in layer.y)
+
+
+def nice_ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Round values inside [low, high], steps of 1, 2 or 5 times a power of ten."""
+    span = high - low
+    if not span > 0 or not math.isfinite(span):
+        return [low]
+    rough = span / about
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    return [round(index * step, 12) for index in range(first, last + 1)]
+
+
+def _px(value: float) -> str:
+    text = f"{value:.1f}"
+    text = text.removesuffix(".0")
+    return "0" if text == "-0" else text
+
+
+def _values(layers: Iterable[Line | Bars]) -> list[float]:
+    found: list[float] = []
+    for layer in layers:
+        columns: list[Sequence[Value]] = [layer.y]
+        if isinstance(layer, Line):
+            columns += [column for column in (layer.low, layer.high) if column is not None]
+        else:
+            found.append(0.0)
+        found += [known for column in columns for value in column if (known := clean(value)) is not None]
+    return found
+
+
+def _limits(axis: Axis, values: Sequence[float], *, pad: float) -> tuple[float, float]:
+    known = [value for value in values if value > 0] if axis.log else list(values)
+    low = axis.low if axis.low is not None else min(known, default=0.0)
+    high = axis.high if axis.high is not None else max(known, default=1.0)
+    if high <= low:
+        low, high = (low / 2, low * 2) if axis.log else (low - 0.5 * (abs(low) or 1), low + 0.5 * (abs(low) or 1))
+    if axis.log:
+        margin = (high / low) ** pad
+        return low / margin, high * margin
+    span = high - low
+    if not math.isfinite(span):
+        return -1e300, 1e300
+    return (
+        low - pad * span if axis.low is None else low,
+        high + pad * span if axis.high is None else high,
+    )
+
+
+def mark(group: int, x: float, y: float, size: float = 3.2) -> str:
+    """The path of the marker of a group at (x, y): circle, square, triangle, diamond, and four more."""
+    s, d = size, size * 1.25
+    shapes = (
+        f"M{_px(x - s)} {_px(y)}a{_px(s)} {_px(s)} 0 1 0 {_px(2 * s)} 0a{_px(s)} {_px(s)} 0 1 0 {_px(-2 * s)} 0z",
+        f"M{_px(x - s)} {_px(y - s)}h{_px(2 * s)}v{_px(2 * s)}h{_px(-2 * s)}z",
+        f"M{_px(x)} {_px(y - d)}l{_px(d)} {_px(2 * d - 0.6)}h{_px(-2 * d)}z",
+        f"M{_px(x)} {_px(y - d)}l{_px(d)} {_px(d)}l{_px(-d)} {_px(d)}l{_px(-d)} {_px(-d)}z",
+        f"M{_px(x)} {_px(y + d)}l{_px(d)} {_px(-2 * d + 0.6)}h{_px(-2 * d)}z",
+        f"M{_px(x - s)} {_px(y - 1)}h{_px(s - 1)}v{_px(1 - s)}h2v{_px(s - 1)}h{_px(s - 1)}v2"
+        f"h{_px(1 - s)}v{_px(s - 1)}h-2v{_px(1 - s)}h{_px(1 - s)}z",
+        f"M{_px(x - d)} {_px(y - s / 2)}h{_px(2 * d)}v{_px(s)}h{_px(-2 * d)}z",
+        f"M{_px(x - s / 2)} {_px(y - d)}h{_px(s)}v{_px(2 * d)}h{_px(-s)}z",
+    )
+    return shapes[group % STYLES]
+
+
+def swatch(group: int, *, hollow: bool = False) -> Markup:
+    """The key of a group for a legend: its line and its marker."""
+    group %= STYLES
+    dash = f' stroke-dasharray="{DASHES[group]}"' if DASHES[group] else ""
+    return Markup(
+        f'<svg class="swatch s{group}{" hollow" if hollow else ""}" width="30" height="12" viewBox="0 0 30 12" '
+        f'aria-hidden="true" focusable="false"><path class="line" d="M1 6h28"{dash}/>'
+        f'<path class="mark" d="{mark(group, 15, 6)}"/></svg>'
+    )
+
+
+class _Frame:
+    """Pixel geometry of a chart."""
+
+    def __init__(self, chart: Chart) -> None:
+        self.chart = chart
+        bars = [layer for layer in chart.layers if isinstance(layer, Bars)]
+        xs: list[float] = [
+            known
+            for layer in chart.layers
+            if isinstance(layer, Line)
+            for value in layer.x
+            if (known := clean(value)) is not None
+        ]
+        if bars:
+            xs += [-0.5, max(len(layer.y) for layer in bars) - 0.5]
+        self.x_low, self.x_high = _limits(chart.x, xs, pad=0.0 if bars or not self._all_points() else 0.06)
+        values = _values(chart.layers)
+        self.y_low, self.y_high = _limits(chart.y, values, pad=0.06)
+        if bars and chart.y.low is None and min(values, default=0.0) >= 0:
+            self.y_low = 0.0
+        self.x_ticks = self._ticks(chart.x, self.x_low, self.x_high)
+        self.y_ticks = self._ticks(chart.y, self.y_low, self.y_high)
+        widest = max((len(text) for _, text in self.y_ticks), default=1)
+        self.left = 30 + 6.4 * widest
+        self.right = chart.width - 10
+        self.top = 12
+        self.bottom = chart.height - 42
+
+    def _all_points(self) -> bool:
+        return any(isinstance(layer, Line) and layer.points for layer in self.chart.layers)
+
+    @staticmethod
+    def _ticks(axis: Axis, low: float, high: float) -> list[tuple[float, str]]:
+        if axis.ticks is not None:
+            return [(value, text) for value, text in axis.ticks if low - 1e-9 <= value <= high + 1e-9]
+        if axis.log:
+            first, last = math.ceil(math.log2(low) - 1e-9), math.floor(math.log2(high) + 1e-9)
+            step = max(1, (last - first) // 6)
+            return [(2.0**power, axis.show(2.0**power)) for power in range(first, last + 1, step)]
+        return [(value, axis.show(value)) for value in nice_ticks(low, high)]
+
+    @staticmethod
+    def _share(axis: Axis, value: float, low: float, high: float) -> float:
+        if axis.log:
+            value, low, high = math.log2(max(value, 1e-300)), math.log2(low), math.log2(high)
+        return min(max((value - low) / (high - low), -0.05), 1.05)
+
+    def px(self, value: float) -> float:
+        return self.left + self._share(self.chart.x, value, self.x_low, self.x_high) * (self.right - self.left)
+
+    def py(self, value: float) -> float:
+        return self.bottom - self._share(self.chart.y, value, self.y_low, self.y_high) * (self.bottom - self.top)
+
+
+def _axes(frame: _Frame) -> list[str]:
+    chart = frame.chart
+    out = ['<g class="axes" aria-hidden="true">']
+    grid = "".join(f"M{_px(frame.left)} {_px(frame.py(v))}H{_px(frame.right)}" for v, _ in frame.y_ticks)
+    out.append(f'<path class="grid" d="{grid}"/>')
+    for value, text in frame.y_ticks:
+        out.append(
+            f'<text class="tick end" x="{_px(frame.left - 6)}" y="{_px(frame.py(value) + 3.5)}">{escape(text)}</text>'
+        )
+    marks = "".join(f"M{_px(frame.px(v))} {_px(frame.bottom)}v4" for v, _ in frame.x_ticks)
+    out.append(f'<path class="axis" d="M{_px(frame.left)} {_px(frame.bottom)}H{_px(frame.right)}{marks}"/>')
+    for value, text in frame.x_ticks:
+        out.append(
+            f'<text class="tick mid" x="{_px(frame.px(value))}" y="{_px(frame.bottom + 17)}">{escape(text)}</text>'
+        )
+    middle = (frame.left + frame.right) / 2
+    out.append(f'<text class="label mid" x="{_px(middle)}" y="{chart.height - 6}">{escape(chart.x.label)}</text>')
+    height = (frame.top + frame.bottom) / 2
+    out.append(
+        f'<text class="label mid" transform="translate(12 {_px(height)}) rotate(-90)">{escape(chart.y.label)}</text>'
+    )
+    for axis, value in chart.rules:
+        if axis == "x" and frame.x_low <= value <= frame.x_high:
+            out.append(f'<path class="rule" d="M{_px(frame.px(value))} {_px(frame.top)}V{_px(frame.bottom)}"/>')
+        elif axis == "y" and frame.y_low <= value <= frame.y_high:
+            out.append(f'<path class="rule" d="M{_px(frame.left)} {_px(frame.py(value))}H{_px(frame.right)}"/>')
+    out.append("</g>")
+    return out
+
+
+def _runs(line: Line, *columns: Sequence[Value]) -> list[list[int]]:
+    """Stretches of indices where x and all columns have a value."""
+    stretches: list[list[int]] = [[]]
+    for index, x in enumerate(line.x):
+        if clean(x) is not None and all(clean(column[index]) is not None for column in columns):
+            stretches[-1].append(index)
+        elif stretches[-1]:
+            stretches.append([])
+    return [stretch for stretch in stretches if stretch]
+
+
+def _path(points: Sequence[tuple[float, float]], close: bool = False) -> str:
+    head, *rest = points
+    tail = f"L{' '.join(f'{_px(x)} {_px(y)}' for x, y in rest)}" if rest else "h.1"
+    return f"M{_px(head[0])} {_px(head[1])}{tail}{'z' if close else ''}"
+
+
+def _line(frame: _Frame, line: Line) -> list[str]:
+    group = line.group % STYLES
+    out = [f'<g class="s{group}" data-label="{escape(line.label)}">']
+    bars = ""
+    if line.low is not None and line.high is not None:
+        if line.points:
+            for index in (i for stretch in _runs(line, line.low, line.high) for i in stretch):
+                x = frame.px(float(line.x[index]))
+                low, high = frame.py(float(line.low[index] or 0)), frame.py(float(line.high[index] or 0))
+                bars += f"M{_px(x)} {_px(low)}V{_px(high)}m-3 0h6M{_px(x - 3)} {_px(low)}h6"
+        else:
+            for stretch in _runs(line, line.low, line.high):
+                if len(stretch) < 2:
+                    continue
+                there = [(frame.px(float(line.x[i])), frame.py(float(line.high[i] or 0))) for i in stretch]
+                back = [(frame.px(float(line.x[i])), frame.py(float(line.low[i] or 0))) for i in stretch[::-1]]
+                out.append(f'<path class="band" d="{_path(there + back, close=True)}"/>')
+    points: list[tuple[float, float]] = []
+    path = ""
+    for stretch in _runs(line, line.y):
+        here = [(frame.px(float(line.x[i])), frame.py(float(line.y[i] or 0))) for i in stretch]
+        points += here
+        path += _path(here)
+    if path and line.joined:
+        dash = f' stroke-dasharray="{DASHES[group]}"' if DASHES[group] else ""
+        out.append(f'<path class="line" d="{path}"{dash}/>')
+    if bars:
+        out.append(f'<path class="whisker" d="{bars}"/>')
+    if points:
+        every = 1 if line.points else max(1, len(points) // MARKS_PER_LINE)
+        # Shifted by group, so that markers of curves that run together do not hide one another.
+        start = 0 if line.points else (group * every // STYLES + every // 2) % max(1, len(points))
+        marks = "".join(mark(group, x, y) for x, y in points[start::every])
+        out.append(f'<path class="mark" d="{marks}"/>')
+    out.append("</g>")
+    return out
+
+
+def _bars(frame: _Frame, layers: Sequence[Bars]) -> list[str]:
+    out: list[str] = []
+    slot = (frame.right - frame.left) / (frame.x_high - frame.x_low)
+    width = slot * 0.8 / max(1, len(layers))
+    base = frame.py(min(max(0.0, frame.y_low), frame.y_high))
+    for place, layer in enumerate(layers):
+        group = layer.group % STYLES
+        path = ""
+        for index, value in enumerate(layer.y):
+            known = clean(value)
+            if known is None:
+                continue
+            x = frame.px(index) - slot * 0.4 + place * width
+            path += f"M{_px(x)} {_px(base)}V{_px(frame.py(known))}h{_px(width * 0.92)}V{_px(base)}z"
+        kind = "bar hollow" if layer.hollow else "bar"
+        if path:
+            out.append(f'<g class="s{group}" data-label="{escape(layer.label)}"><path class="{kind}" d="{path}"/></g>')
+    return out
+
+
+def svg(chart: Chart, identity: str) -> Markup:
+    """The chart as inline SVG; ``identity`` must be unique on its page (it names title and description)."""
+    frame = _Frame(chart)
+    bars = [layer for layer in chart.layers if isinstance(layer, Bars)]
+    lines = [layer for layer in chart.layers if isinstance(layer, Line)]
+    out = [
+        f'<svg class="chart" role="img" width="{chart.width}" height="{chart.height}" '
+        f'viewBox="0 0 {chart.width} {chart.height}" aria-labelledby="{identity}-t {identity}-d">'
+        f'<title id="{identity}-t">{escape(chart.title)}</title>'
+        f'<desc id="{identity}-d">{escape(chart.description)}</desc>'
+    ]
+    out += _axes(frame)
+    out += _bars(frame, bars)
+    for line in lines:
+        out += _line(frame, line)
+    out.append("</svg>")
+    return Markup("".join(out))
+
+
+def legend(chart: Chart) -> list[tuple[Markup, str]]:
+    """Key and label of every series that has something to show, each label once."""
+    seen: dict[str, Markup] = {}
+    for layer in chart.layers:
+        if any(clean(value) is not None for value in layer.y):
+            seen.setdefault(layer.label, swatch(layer.group, hollow=isinstance(layer, Bars) and layer.hollow))
+    return [(key, label) for label, key in seen.items()]
+
+
+def data_table(chart: Chart, rows: int = 40) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of the table behind a chart: x, then a column for each series; at most ``rows`` rows."""
+    labels = [layer.label for layer in chart.layers]
+    ticks = dict(chart.x.ticks or ())
+    columns: list[dict[float, str]] = []
+    for layer in chart.layers:
+        cells: dict[float, str] = {}
+        xs = [float(x) for x in layer.x] if isinstance(layer, Line) else [float(i) for i in range(len(layer.y))]
+        for index, x in enumerate(xs):
+            if clean(x) is None or clean(layer.y[index]) is None:
+                continue
+            text = number(chart.scale * float(layer.y[index] or 0), chart.digits)
+            if isinstance(layer, Line) and layer.low is not None and layer.high is not None:
+                low, high = clean(layer.low[index]), clean(layer.high[index])
+                if low is not None and high is not None:
+                    text += (
+                        f" ({number(chart.scale * low, chart.digits)} to {number(chart.scale * high, chart.digits)})"
+                    )
+            cells[x] = text
+        columns.append(cells)
+    xs = sorted({x for cells in columns for x in cells})
+    step = max(1, math.ceil(len(xs) / rows))
+    kept = xs[::step]
+    if xs and kept[-1] != xs[-1]:
+        kept.append(xs[-1])
+    body = [[ticks.get(x) or short(x), *(cells.get(x, "–") for cells in columns)] for x in kept]
+    return [chart.x.label, *labels], body

@@ -1,0 +1,424 @@
+"""Runs and boards: what the store holds, read once and cut down to what pages show.
+
+A *board* is what may share a table: the runs of one protocol version on one base model in one division. Results of
+different boards are never put side by side.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Any
+
+from harness.curves import read_updates
+from harness.records import FileRef, Record, record_folder
+from leaderboard import tables
+from leaderboard.charts import clean
+from leaderboard.published import TASKS
+from methods.errors import UserError
+
+POINTS = 128
+SIGNS = ("positive", "negative")
+SERIES = (
+    "loss",
+    "reward",
+    "gradient_norm",
+    "learning_rate",
+    "mean_length",
+    "truncated",
+    "engine_gap",
+    "ess",
+    "clip_fraction",
+)
+TASK_TITLES = {
+    "aime25": "AIME 2025",
+    "aime24": "AIME 2024",
+    "amc23": "AMC 2023",
+    "olympiadbench": "OlympiadBench",
+    "minerva_math": "Minerva Math",
+    "math500": "MATH-500",
+}
+METHOD_ORDER = ("base", "grpo", "gspo", "vespo", "respo")
+SMALL = ("tiny", "smoke")
+
+
+def slug(name: str) -> str:
+    """A file name that is safe everywhere; a name that had to be changed gets a short digest, so none collide."""
+    plain = re.sub(r"[^a-z0-9._]+", "-", unicodedata.normalize("NFKD", name).lower()).strip("-.")[:60]
+    if plain == name:
+        return plain
+    if plain == name.lower() and plain:
+        # Only the case differs: keep it readable; file systems that ignore case would see one file anyway.
+        return plain
+    return f"{plain or 'x'}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def task_title(name: str) -> str:
+    """How a held-out task is called on the pages."""
+    return TASK_TITLES.get(name, name.removeprefix("tiny_").replace("_", " ").strip().capitalize() or name)
+
+
+def task_sort(name: str) -> tuple[int, str]:
+    """The order of the paper's table, then by name."""
+    return (TASKS.index(name) if name in TASKS else len(TASKS), name)
+
+
+def method_sort(name: str) -> tuple[int, str]:
+    """The order of the paper's table, then by name."""
+    return (METHOD_ORDER.index(name) if name in METHOD_ORDER else len(METHOD_ORDER), name)
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """log W of the responses of one advantage sign, summed over updates: responses and |phi A| per bin."""
+
+    counts: tuple[float, ...]
+    mass: tuple[float, ...]
+
+    @property
+    def count_shares(self) -> list[float | None]:
+        """Share of the responses in each bin."""
+        return _shares(self.counts)
+
+    @property
+    def mass_shares(self) -> list[float | None]:
+        """Share of the coefficient mass in each bin."""
+        return _shares(self.mass)
+
+
+def _shares(values: Sequence[float]) -> list[float | None]:
+    total = math.fsum(values)
+    return [value / total if total > 0 and math.isfinite(total) else None for value in values]
+
+
+@dataclass(frozen=True)
+class Digest:
+    """What the pages need of the files beside a record."""
+
+    rollouts: tuple[tuple[int, float], ...] = ()
+    series: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+    histograms: Mapping[str, Histogram] = field(default_factory=dict)
+    deciles: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    disagreements: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """One record with its digest and the page that shows it."""
+
+    record: Record
+    path: Path
+    digest: Digest
+    page: str
+
+    @property
+    def method(self) -> str:
+        """Key of the method; ``base`` for a model that was not trained here."""
+        return self.record.method.name if self.record.method else "base"
+
+    @property
+    def title(self) -> str:
+        """Title of the method."""
+        return self.record.method.title if self.record.method else "Base model"
+
+    @property
+    def label(self) -> str:
+        """The run in a few words."""
+        reuse = f", N = {self.record.reuse}" if self.record.reuse is not None else ""
+        return f"{self.title}{reuse}, seed {self.record.seeds.run}"
+
+    @property
+    def task_names(self) -> list[str]:
+        """Its held-out tasks in order."""
+        return sorted(self.record.evaluation, key=task_sort)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """All runs of one method at one reuse ratio on one board."""
+
+    method: str
+    title: str
+    reuse: int | None
+    runs: tuple[Run, ...]
+
+    @property
+    def evaluated(self) -> list[Run]:
+        """Runs that have held-out scores."""
+        return [run for run in self.runs if run.record.evaluation]
+
+    @property
+    def status(self) -> str:
+        """One of done, collapsed, failed; or how many of the runs ended badly."""
+        bad = {name: sum(run.record.status == name for run in self.runs) for name in ("collapsed", "failed")}
+        found = [f"{count} {name}" for name, count in bad.items() if count]
+        if len(self.runs) == 1 or not found:
+            return self.runs[0].record.status if self.runs else ""
+        return f"{', '.join(found)} of {len(self.runs)}"
+
+
+@dataclass(frozen=True)
+class Board:
+    """What may share a table: one protocol version, one base model, one division."""
+
+    protocol: str
+    version: int
+    model: str
+    division: str
+    arms: tuple[Arm, ...]
+    key: str
+    store: Path
+
+    @property
+    def results(self) -> tables.Results:
+        """The same runs in the form that `leaderboard.tables` takes."""
+        return tables.Results(self.store, tuple((run.path, run.record) for run in self.runs))
+
+    @property
+    def small(self) -> bool:
+        """True for protocols that test the machinery and say nothing about methods at scale."""
+        named = re.split(r"[-_.]", self.protocol.lower())[0] in SMALL
+        return named or any(run.record.model.source.startswith("builtin:") for run in self.runs)
+
+    @property
+    def title(self) -> str:
+        """Heading of the board."""
+        extra = " (open division)" if self.division == "open" else ""
+        return f"{self.model}{extra}"
+
+    @property
+    def page(self) -> str:
+        """Address of its page, from the root."""
+        return f"boards/{self.key}.html"
+
+    @property
+    def runs(self) -> list[Run]:
+        """All runs, in order."""
+        return [run for arm in self.arms for run in arm.runs]
+
+    @property
+    def tasks(self) -> list[str]:
+        """Every held-out task that any run has, in order."""
+        return sorted({task for run in self.runs for task in run.record.evaluation}, key=task_sort)
+
+    @property
+    def ratios(self) -> list[int]:
+        """The reuse ratios, ascending."""
+        return sorted({arm.reuse for arm in self.arms if arm.reuse is not None})
+
+    @property
+    def methods(self) -> list[str]:
+        """Keys of the trained methods, in order."""
+        return sorted({arm.method for arm in self.arms if arm.reuse is not None}, key=method_sort)
+
+    def arm(self, method: str, reuse: int | None) -> Arm | None:
+        """The runs of a method at a reuse ratio, if there are any."""
+        return next((arm for arm in self.arms if arm.method == method and arm.reuse == reuse), None)
+
+
+def beside(path: Path, reference: FileRef) -> Path | None:
+    """The file that a record points to, if it exists and lies inside the record's own folder."""
+    folder = record_folder(path).resolve()
+    try:
+        found = (folder / reference.path).resolve()
+        return found if found.is_relative_to(folder) and found.is_file() else None
+    except (OSError, ValueError):
+        return None
+
+
+def _thinned(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    """At most `POINTS` points: means over stretches of equal length."""
+    if len(points) <= POINTS:
+        return tuple(points)
+    edges = [round(index * len(points) / POINTS) for index in range(POINTS + 1)]
+    out = []
+    for start, stop in pairwise(edges):
+        part = points[start:stop]
+        out.append((math.fsum(x for x, _ in part) / len(part), math.fsum(y / len(part) for _, y in part)))
+    return tuple(out)
+
+
+def _histogram(rows: Iterable[Mapping[str, Any]], sign: str) -> Histogram | None:
+    counts: list[float] = []
+    mass: list[float] = []
+    for row in rows:
+        part = row.get("log_weight")
+        part = part.get(sign) if isinstance(part, dict) else None
+        if not isinstance(part, dict):
+            continue
+        for total, key in ((counts, "counts"), (mass, "mass")):
+            values = part.get(key)
+            if not isinstance(values, list):
+                continue
+            if len(total) < len(values):
+                total += [0.0] * (len(values) - len(total))
+            for index, value in enumerate(values):
+                total[index] += clean(value) or 0.0
+    return Histogram(tuple(counts), tuple(mass)) if counts and mass else None
+
+
+def _digest_updates(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    rollouts: dict[int, tuple[int, float | None]] = {}
+    series: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        update, rollout = clean(row.get("update")), clean(row.get("rollout"))
+        if update is None:
+            continue
+        if rollout is not None:
+            score = clean(row.get("score"))
+            before = rollouts.get(int(rollout), (0, None))
+            rollouts[int(rollout)] = (max(before[0], int(update)), before[1] if score is None else score)
+        values = {name: row.get(name) for name in SERIES}
+        weights = row.get("log_weight")
+        if isinstance(weights, dict):
+            for sign in SIGNS:
+                part = weights.get(sign)
+                if isinstance(part, dict):
+                    values |= {f"{sign}.{q}": part.get(q) for q in ("q05", "q50", "q95")}
+        for name, value in values.items():
+            known = clean(value)
+            if known is not None:
+                series.setdefault(name, []).append((update, known))
+    return {
+        "rollouts": tuple((u, s) for _, (u, s) in sorted(rollouts.items()) if s is not None),
+        "series": {name: _thinned(points) for name, points in series.items()},
+        "histograms": {sign: found for sign in SIGNS if (found := _histogram(rows, sign)) is not None},
+    }
+
+
+def _digest_samples(files: Mapping[str, Path]) -> dict[str, Any]:
+    """Accuracy by decile of response length (ranked inside each task, then the mean over tasks), and disagreements."""
+    import numpy as np
+    import pyarrow.parquet as pq
+
+    by_grader: dict[str, list[list[float]]] = {"published": [], "audited": []}
+    disagreements: dict[str, tuple[int, int]] = {}
+    for task, path in files.items():
+        try:
+            table = pq.read_table(path, columns=["response_tokens", "published", "audited"])
+        except Exception as error:  # pyarrow raises many kinds for a damaged file
+            raise UserError(
+                f"{path}: not a readable sample file ({type(error).__name__}); restore it, or delete the record and "
+                "run the cell again"
+            ) from error
+        lengths = np.nan_to_num(np.asarray(table["response_tokens"].to_numpy(), dtype=np.float64))
+        right = {g: np.array([v == "right" for v in table[g].to_pylist()], dtype=bool) for g in by_grader}
+        disagreements[task] = (
+            int((right["published"] & ~right["audited"]).sum()),
+            int((right["audited"] & ~right["published"]).sum()),
+        )
+        if len(lengths) < 10:
+            continue
+        order = np.argsort(lengths, kind="stable")
+        for grader, verdicts in right.items():
+            parts = np.array_split(verdicts[order], 10)
+            by_grader[grader].append([int(part.sum()) / len(part) for part in parts])
+    deciles = {
+        grader: tuple(math.fsum(column) / len(column) for column in zip(*rows, strict=True))
+        for grader, rows in by_grader.items()
+        if rows
+    }
+    return {"deciles": deciles, "disagreements": disagreements}
+
+
+def digest(path: Path, record: Record) -> Digest:
+    """Read the files beside a record; those that are not there are named, not an error."""
+    missing: list[str] = []
+    parts: dict[str, Any] = {}
+    if record.training is not None:
+        curve = beside(path, record.training.curve)
+        if curve is None:
+            missing.append(record.training.curve.path)
+        else:
+            parts |= _digest_updates(read_updates(curve))
+    files: dict[str, Path] = {}
+    for task, result in sorted(record.evaluation.items()):
+        found = beside(path, result.samples)
+        if found is None:
+            missing.append(result.samples.path)
+        else:
+            files[task] = found
+    if files:
+        parts |= _digest_samples(files)
+    return Digest(**parts, missing=tuple(missing))
+
+
+def _run_page(record: Record) -> str:
+    parts = [slug(part) for part in record.relative_path().with_suffix("").parts]
+    return "/".join(["runs", *parts]) + ".html"
+
+
+def _digest_one(item: tuple[Path, Record]) -> Digest:
+    return digest(*item)
+
+
+def read_runs(store: Path, workers: int = 1, cache: dict[str, Digest] | None = None) -> list[Run]:
+    """Every run of a store. ``cache`` maps record ids to digests.
+
+    Raises:
+        UserError: no such folder, or a record or a file beside it is damaged.
+    """
+    cache = {} if cache is None else cache
+    found = list(tables.load(store).records)
+    new = [item for item in found if item[1].id not in cache]
+    if workers > 1 and len(new) > 64:
+        with ProcessPoolExecutor(workers) as pool:
+            digests = list(pool.map(_digest_one, new, chunksize=16))
+    else:
+        digests = [digest(*item) for item in new]
+    cache.update({record.id: made for (_, record), made in zip(new, digests, strict=True)})
+    pages: dict[str, int] = {}
+    runs = []
+    for path, record in found:
+        page = _run_page(record)
+        pages[page] = pages.get(page, 0) + 1
+        if pages[page] > 1:
+            page = page.removesuffix(".html") + f"-{record.id[:8]}.html"
+        runs.append(Run(record, path, cache[record.id], page))
+    return runs
+
+
+def _board_of(run: Run) -> tuple[str, int, str, str]:
+    record = run.record
+    return record.protocol.id, record.protocol.version, record.model.name, record.division
+
+
+def _natural(text: str) -> list[Any]:
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d{1,12})", text)]
+
+
+def boards(runs: Iterable[Run], store: Path) -> list[Board]:
+    """The boards of a store: paper-scale ones first, closed division before open."""
+    made = []
+    order: Callable[[Run], Any] = lambda run: (  # noqa: E731 (a key used twice, clearer than a function)
+        _board_of(run),
+        run.record.reuse or 0,
+        method_sort(run.method),
+        run.method,
+        run.record.seeds.run,
+        run.page,
+    )
+    taken: set[str] = set()
+    for (protocol, version, model, division), group in groupby(sorted(runs, key=order), key=_board_of):
+        arms = tuple(
+            Arm(method, members[0].title, reuse, tuple(members))
+            for (reuse, method), members_ in groupby(group, key=lambda run: (run.record.reuse, run.method))
+            if (members := list(members_))
+        )
+        key = "-".join(slug(part) for part in dict.fromkeys((protocol, model)) if part)
+        if division != "closed":
+            key += f"-{division}"
+        key = f"{key}-v{version}"
+        while key in taken:
+            key += "-x"
+        taken.add(key)
+        made.append(Board(protocol, version, model, division, arms, key, store))
+    return sorted(made, key=lambda b: (b.small, b.division, _natural(b.protocol), b.model, -b.version))

@@ -1,0 +1,383 @@
+"""The figures of the pages: from boards and runs to charts. Every method keeps its colour, marker and dash pattern."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from leaderboard import statistics
+from leaderboard.charts import Axis, Bars, Chart, Line, Value, clean, percent, short
+from leaderboard.pages.boards import METHOD_ORDER, SIGNS, Arm, Board, Run, method_sort
+
+#: What a page asks for an arm's score: (arm, view, task) -> (value, low, high), in [0, 1].
+Scores = Callable[[Arm, str, str], tuple[float, float, float] | None]
+
+SIGN_WORDS = {"positive": "positive advantage", "negative": "negative advantage"}
+
+
+@dataclass(frozen=True)
+class Styles:
+    """Which of the eight styles a method wears, on every page the same."""
+
+    groups: Mapping[str, int]
+
+    @classmethod
+    def of(cls, methods: Iterable[str]) -> Styles:
+        """The four published methods first, further ones in alphabetical order."""
+        built_in = [name for name in METHOD_ORDER if name != "base"]
+        others = sorted(set(methods) - set(built_in) - {"base"})
+        return cls({name: index for index, name in enumerate([*built_in, *others])})
+
+    def __call__(self, method: str) -> int:
+        """The style of a method, 0 to 7."""
+        return self.groups.get(method, 7) % 8
+
+
+def _band(curves: Sequence[Sequence[tuple[float, float]]]) -> tuple[list[float], list[Value], list[Value], list[Value]]:
+    """Mean over the seeds that reached each update, and its band where there are at least two."""
+    points: dict[float, list[float]] = {}
+    for curve in curves:
+        for x, y in curve:
+            points.setdefault(x, []).append(y)
+    xs = sorted(points)
+    means = [math.fsum(points[x]) / len(points[x]) for x in xs]
+    counts = np.array([len(points[x]) for x in xs])
+    deviations = np.array([np.std(points[x], ddof=1) if len(points[x]) > 1 else np.nan for x in xs])
+    half = [clean(float(value)) for value in statistics.t_half_width(deviations, counts)]
+    low: list[Value] = [None if h is None else m - h for m, h in zip(means, half, strict=True)]
+    high: list[Value] = [None if h is None else m + h for m, h in zip(means, half, strict=True)]
+    return xs, [*means], low, high
+
+
+def thin(points: Sequence[tuple[float, float]], most: int) -> list[tuple[float, float]]:
+    """At most ``most`` points, means over neighbours (a rollout batch counts once)."""
+    size = max(1, math.ceil(len(points) / most))
+    parts = [points[i : i + size] for i in range(0, len(points), size)]
+    return [(part[-1][0], math.fsum(y for _, y in part) / len(part)) for part in parts]
+
+
+def training_curve(board: Board, reuse: int, styles: Styles, points: int = 64) -> Chart:
+    """Training score against policy updates, one curve a method, with a band where there are several seeds."""
+    layers = []
+    for arm in board.arms:
+        curves = [thin(run.digest.rollouts, points) for run in arm.runs if run.digest.rollouts]
+        if arm.reuse == reuse and curves:
+            x, mean, low, high = _band(curves)
+            layers.append(Line(arm.title, styles(arm.method), x, mean, low, high))
+    return Chart(
+        f"Training score, N = {reuse}",
+        f"Normalised training reward in percent against policy updates on {board.model}, one curve for each method; "
+        "bands are 95 % intervals over seeds where there are several.",
+        Axis("policy updates", low=0.0),
+        Axis("training score, %", show=percent),
+        layers,
+        scale=100,
+    )
+
+
+def score_by_reuse(
+    board: Board, styles: Styles, scores: Scores, view: str, task: str, title: str, label: str = "pass@1, %"
+) -> Chart:
+    """A score against N: a point with its interval for each method."""
+    ratios = board.ratios
+    layers = []
+    for place, method in enumerate(board.methods):
+        shift = (place - (len(board.methods) - 1) / 2) * min(0.09, 0.5 / max(1, len(board.methods)))
+        name = method
+        xs: list[float] = []
+        ys: list[Value] = []
+        lows: list[Value] = []
+        highs: list[Value] = []
+        for index, reuse in enumerate(ratios):
+            arm = board.arm(method, reuse)
+            found = scores(arm, view, task) if arm else None
+            if arm and found:
+                name = arm.title
+                xs.append(index + shift)
+                for column, value in zip((ys, lows, highs), found, strict=True):
+                    column.append(clean(value))
+        if xs:
+            layers.append(Line(name, styles(method), xs, ys, lows, highs, points=True))
+    return Chart(
+        title,
+        f"{title} on {board.model} against the reuse ratio N, with 95 % intervals.",
+        Axis(
+            "N, policy updates per rollout batch",
+            low=-0.4,
+            high=max(0.4, len(ratios) - 0.6),
+            ticks=[(i, str(reuse)) for i, reuse in enumerate(ratios)],
+        ),
+        Axis(label, show=percent),
+        layers,
+        scale=100,
+        digits=1,
+    )
+
+
+def kernel(
+    curves: Mapping[str, tuple[str, Sequence[float], Mapping[str, Sequence[Value]]]], sign: str, styles: Styles
+) -> Chart:
+    """phi(W) for one advantage sign. ``curves``: method -> (title, log W, sign -> phi)."""
+    layers = [
+        Line(title, styles(method), x, by_sign[sign])
+        for method, (title, x, by_sign) in sorted(curves.items(), key=lambda item: method_sort(item[0]))
+        if sign in by_sign
+    ]
+    relation = "≥" if sign == "positive" else "<"
+    return Chart(
+        f"Kernel φ(W), A {relation} 0",
+        f"The coefficient phi that multiplies A times the gradient of log pi, against the log importance weight "
+        f"log W of the response, for {SIGN_WORDS[sign]}s.",
+        Axis("log W (nats)", low=-4.0, high=4.0, ticks=[(v, short(v)) for v in range(-4, 5)]),
+        Axis("φ(W)", low=0.0),
+        layers,
+        rules=(("x", 0.0),),
+        digits=3,
+    )
+
+
+def _bin_axis(edges: Sequence[float], bins: int) -> Axis:
+    """Ticks at the edges, which lie between bars."""
+    ticks = [(index + 0.5, short(edge)) for index, edge in enumerate(edges)] if len(edges) == bins - 1 else []
+    whole = [tick for tick in ticks if "." not in tick[1]] or ticks
+    return Axis("log W (nats)", low=-0.5, high=bins - 0.5, ticks=whole[:: max(1, len(whole) // 9)])
+
+
+def histogram(runs: Sequence[Run], sign: str, group: int, edges: Sequence[float], title: str) -> Chart:
+    """One method: share of the responses and share of the coefficient mass in each bin of log W."""
+    counts, mass = summed(runs, sign)
+    return Chart(
+        title,
+        f"Share of the responses of {SIGN_WORDS[sign]}, and their share of the coefficient mass |phi A|, in each bin "
+        "of the log importance weight, over all policy updates.",
+        _bin_axis(edges, len(counts)),
+        Axis("share, %", low=0.0, show=percent),
+        [
+            Bars("share of responses", group, counts, hollow=True),
+            Bars("share of coefficient mass", group, mass),
+        ],
+        scale=100,
+        digits=1,
+        width=440,
+    )
+
+
+def summed(runs: Sequence[Run], sign: str) -> tuple[list[Value], list[Value]]:
+    """Shares per bin of all runs together: of responses, of coefficient mass."""
+    found = [run.digest.histograms[sign] for run in runs if sign in run.digest.histograms]
+    if not found:
+        return [], []
+    bins = max(len(item.counts) for item in found)
+    out: list[list[Value]] = []
+    for pick in ("counts", "mass"):
+        columns = [getattr(item, pick) for item in found]
+        total = [math.fsum(column[i] for column in columns if i < len(column)) for i in range(bins)]
+        whole = math.fsum(total)
+        out.append([value / whole if whole > 0 and math.isfinite(whole) else None for value in total])
+    return out[0], out[1]
+
+
+def weights_by_method(board: Board, reuse: int, sign: str, what: int, styles: Styles, edges: Sequence[float]) -> Chart:
+    """All methods: share of responses (``what`` 0) or of coefficient mass (1) per bin of log W."""
+    words = ("responses", "coefficient mass")[what]
+    layers = []
+    bins = 0
+    for arm in board.arms:
+        if arm.reuse != reuse:
+            continue
+        shares = summed(arm.runs, sign)[what]
+        if shares:
+            bins = max(bins, len(shares))
+            layers.append(Line(arm.title, styles(arm.method), [float(i) for i in range(len(shares))], shares))
+    return Chart(
+        f"Share of {words}, A {'≥' if sign == 'positive' else '<'} 0",
+        f"Share of the {words} in each bin of the log importance weight on {board.model} at N = {reuse}, "
+        f"{SIGN_WORDS[sign]}, over all policy updates.",
+        _bin_axis(edges, max(bins, 1)),
+        Axis(f"share of {words}, %", low=0.0, show=percent),
+        layers,
+        scale=100,
+        digits=1,
+    )
+
+
+def deciles(board: Board, reuse: int, styles: Styles, grader: str) -> Chart:
+    """Held-out accuracy by decile of response length."""
+    layers = []
+    for arm in board.arms:
+        rows = [run.digest.deciles[grader] for run in arm.runs if grader in run.digest.deciles]
+        if arm.reuse == reuse and rows:
+            means = [math.fsum(v or 0.0 for v in column) / len(column) for column in zip(*rows, strict=True)]
+            layers.append(Line(arm.title, styles(arm.method), [float(i + 1) for i in range(10)], means))
+    return Chart(
+        f"Accuracy by response length, N = {reuse}",
+        "Held-out accuracy by decile of response length, shortest first; ranked inside each benchmark, then the mean "
+        f"over benchmarks; {board.model}, {grader} grader.",
+        Axis("decile of response length", ticks=[(i, str(i)) for i in range(1, 11)]),
+        Axis("accuracy, %", low=0.0, show=percent),
+        layers,
+        scale=100,
+        digits=1,
+    )
+
+
+def share_by_reuse(board: Board, styles: Styles, share: Callable[[Run], float | None], title: str, text: str) -> Chart:
+    """A share of the held-out samples against N, mean over seeds."""
+    ratios = board.ratios
+    layers = []
+    for place, method in enumerate(board.methods):
+        shift = (place - (len(board.methods) - 1) / 2) * min(0.09, 0.5 / max(1, len(board.methods)))
+        xs, ys, name = [], [], method
+        for index, reuse in enumerate(ratios):
+            arm = board.arm(method, reuse)
+            values = [v for run in arm.evaluated if (v := share(run)) is not None] if arm else []
+            if arm and values:
+                name = arm.title
+                xs.append(index + shift)
+                ys.append(math.fsum(values) / len(values))
+        if xs:
+            layers.append(Line(name, styles(method), xs, ys, points=True))
+    return Chart(
+        title,
+        text,
+        Axis(
+            "N, policy updates per rollout batch",
+            low=-0.4,
+            high=max(0.4, len(ratios) - 0.6),
+            ticks=[(i, str(reuse)) for i, reuse in enumerate(ratios)],
+        ),
+        Axis("share of samples, %", low=0.0, show=percent),
+        layers,
+        scale=100,
+    )
+
+
+def truncated_share(run: Run) -> float | None:
+    """Share of the held-out samples that hit the token cap."""
+    samples = sum(t.problems * t.sampling.samples_per_problem for t in run.record.evaluation.values())
+    return sum(t.truncated for t in run.record.evaluation.values()) / samples if samples else None
+
+
+def disagreement_share(run: Run) -> float | None:
+    """Share of the held-out samples on which the two graders differ."""
+    samples = sum(
+        t.problems * t.sampling.samples_per_problem
+        for name, t in run.record.evaluation.items()
+        if name in run.digest.disagreements
+    )
+    return sum(a + b for a, b in run.digest.disagreements.values()) / samples if samples else None
+
+
+def hours(run: Run) -> float:
+    """GPU-hours, or hours of wall time on a machine without GPUs."""
+    cost = run.record.cost
+    return cost.gpu_hours or (cost.training_seconds + cost.evaluation_seconds) / 3600
+
+
+def cost_against_score(board: Board, styles: Styles, scores: Scores, view: str) -> Chart:
+    """Macro average against what a run took."""
+    with_gpu = any(run.record.cost.gpu_hours > 0 for run in board.runs)
+    layers = []
+    for method in board.methods:
+        points = []
+        name = method
+        for arm in board.arms:
+            found = scores(arm, view, "macro") if arm.method == method and arm.evaluated else None
+            if found:
+                name = arm.title
+                points.append((math.fsum(hours(run) for run in arm.evaluated) / len(arm.evaluated), found))
+        if points:
+            points.sort()
+            layers.append(
+                Line(
+                    name,
+                    styles(method),
+                    [x for x, _ in points],
+                    [y for _, (y, _, _) in points],
+                    [low for _, (_, low, _) in points],
+                    [high for _, (_, _, high) in points],
+                    points=True,
+                    joined=False,
+                )
+            )
+    unit = "GPU-hours per run" if with_gpu else "hours of wall time per run (no GPU)"
+    return Chart(
+        "Cost against score",
+        f"Macro average against {unit} on {board.model}; one point for each method and reuse ratio.",
+        Axis(unit),
+        Axis("macro average, %", show=percent),
+        layers,
+        scale=100,
+        digits=1,
+    )
+
+
+def run_curves(run: Run, group: int) -> list[Chart]:
+    """Score and diagnostics of one run, one panel each; panels without data are left out."""
+    series = run.digest.series
+    charts: list[Chart] = []
+    if run.digest.rollouts:
+        points = thin(run.digest.rollouts, 128)
+        charts.append(
+            Chart(
+                "Training score",
+                "Normalised training reward of each rollout batch in percent, against policy updates.",
+                Axis("policy updates", low=0.0),
+                Axis("training score, %", show=percent),
+                [Line("training score", group, [x for x, _ in points], [y for _, y in points])],
+                scale=100,
+            )
+        )
+    for sign in SIGNS:
+        columns = [series.get(f"{sign}.{q}") for q in ("q50", "q05", "q95")]
+        if all(columns):
+            middle, low, high = ([y for _, y in column or ()] for column in columns)
+            size = min(len(middle), len(low), len(high))
+            charts.append(
+                Chart(
+                    f"log W, {SIGN_WORDS[sign]}",
+                    "Median of the log importance weight of the responses in each policy update, with the range from "
+                    "the 5 % to the 95 % quantile.",
+                    Axis("policy updates", low=0.0),
+                    Axis("log W (nats)"),
+                    [
+                        Line(
+                            "median log W",
+                            group,
+                            [x for x, _ in (columns[0] or ())][:size],
+                            middle[:size],
+                            low[:size],
+                            high[:size],
+                        )
+                    ],
+                    rules=(("y", 0.0),),
+                    digits=3,
+                )
+            )
+    for name, title, label, factor in (
+        ("ess", "Effective sample size", "share of responses, %", 100.0),
+        ("clip_fraction", "Clip fraction", "share of tokens, %", 100.0),
+        ("gradient_norm", "Gradient norm", "norm", 1.0),
+        ("loss", "Loss", "loss", 1.0),
+        ("mean_length", "Response length", "tokens", 1.0),
+        ("truncated", "Truncated responses", "share, %", 100.0),
+        ("engine_gap", "Trainer against engine", "mean |Δ log-prob|, nats", 1.0),
+        ("learning_rate", "Learning rate", "learning rate", 1.0),
+    ):
+        points_ = series.get(name)
+        if points_:
+            charts.append(
+                Chart(
+                    title,
+                    f"{title} of each policy update: {label.replace(', %', ' in percent')}.",
+                    Axis("policy updates", low=0.0),
+                    Axis(label, show=percent if factor == 100 else short),
+                    [Line(title, group, [x for x, _ in points_], [y for _, y in points_])],
+                    scale=factor,
+                    digits=4 if factor == 1 else 2,
+                )
+            )
+    return charts

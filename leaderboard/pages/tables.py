@@ -1,0 +1,226 @@
+"""Tables of the pages: one description, printed as HTML by a template and as CSV, JSON and LaTeX here."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from harness.records import canonical_json
+
+Mark = Literal["", "best", "tied"]
+Tone = Literal["", "good", "warn", "bad", "quiet"]
+
+#: Views of a score: which grader, and which measure. The first is what shows without a choice.
+VIEWS = ("published-1", "published-k", "audited-1", "audited-k")
+VIEW_NAMES = {
+    "published-1": "published grader, pass@1",
+    "published-k": "published grader, pass@k",
+    "audited-1": "audited grader, pass@1",
+    "audited-k": "audited grader, pass@k",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One entry: what it shows, what it sorts and exports by, and the record it leads to.
+
+    ``views`` holds one cell for each of `VIEWS` where graders and measures can be chosen.
+    """
+
+    text: str
+    value: float | int | str | None = None
+    low: float | None = None
+    high: float | None = None
+    spread: str = ""
+    href: str = ""
+    mark: Mark = ""
+    tone: Tone = ""
+    tip: str = ""
+    views: Mapping[str, Cell] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """What a column is sorted by."""
+        if isinstance(self.value, float):
+            return f"{self.value:.6g}"
+        return self.text if self.value is None else str(self.value)
+
+    @property
+    def exported(self) -> float | int | str | None:
+        """What a download holds: the value; the text only where the cell never had one."""
+        if self.value is None:
+            return None if self.text in ("–", "") else self.text
+        return float(f"{self.value:.8g}") if isinstance(self.value, float) else self.value
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column. ``optional`` ones can be switched off; ``number`` ones are set flush right."""
+
+    key: str
+    label: str
+    number: bool = True
+    optional: bool = False
+    tip: str = ""
+    href: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: cells in the order of the columns. ``text`` is what the filter looks at."""
+
+    cells: Sequence[Cell]
+    text: str = ""
+    reference: bool = False
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows under one heading, for example all methods at one reuse ratio."""
+
+    label: str
+    rows: Sequence[Row]
+    key: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with a caption, groups of rows, and the name that its downloads carry."""
+
+    name: str
+    caption: str
+    columns: Sequence[Column]
+    groups: Sequence[Group]
+    group_label: str = ""
+    notes: Sequence[str] = ()
+    switches: bool = False
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows of all groups."""
+        return [row for group in self.groups for row in group.rows]
+
+
+def _header(table: Table) -> list[tuple[str, int, str, str]]:
+    """(name, column, view, part) of every exported column."""
+    out: list[tuple[str, int, str, str]] = []
+    for index, column in enumerate(table.columns):
+        cells = [row.cells[index] for row in table.rows]
+        views = [view for view in VIEWS if any(view in cell.views for cell in cells)] or [""]
+        for view in views:
+            shown = [cell.views.get(view, cell) if view else cell for cell in cells]
+            name = f"{column.key}.{view}" if view else column.key
+            out.append((name, index, view, "value"))
+            if any(cell.low is not None for cell in shown):
+                out += [(f"{name}.low", index, view, "low"), (f"{name}.high", index, view, "high")]
+    return out
+
+
+def _entry(row: Row, index: int, view: str, part: str) -> float | int | str | None:
+    cell = row.cells[index]
+    if view:
+        cell = cell.views.get(view, Cell("–"))
+    if part == "value":
+        return cell.exported
+    bound = cell.low if part == "low" else cell.high
+    return None if bound is None else float(f"{bound:.8g}")
+
+
+def to_rows(table: Table) -> list[dict[str, Any]]:
+    """One flat mapping a row, the group first."""
+    header = _header(table)
+    return [
+        ({table.group_label: group.key or group.label} if table.group_label else {})
+        | {name: _entry(row, index, view, part) for name, index, view, part in header}
+        for group in table.groups
+        for row in group.rows
+    ]
+
+
+def _harmless(value: Any) -> Any:
+    """A cell that a spreadsheet will not run as a formula."""
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return "'" + value
+    return value
+
+
+def to_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> bytes:
+    """Rows as CSV (RFC 4180, UTF-8, line feeds), columns in the order of the first row."""
+    stream = io.StringIO()
+    names = list(columns) if columns is not None else list(dict.fromkeys(key for row in rows for key in row))
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(names)
+    for row in rows:
+        writer.writerow(["" if row.get(name) is None else _harmless(row[name]) for name in names])
+    return stream.getvalue().encode()
+
+
+def to_json(table: Table) -> bytes:
+    """The table as one JSON document."""
+    return canonical_json({"table": table.name, "caption": table.caption, "rows": to_rows(table)})
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "–": "--",
+    "−": "$-$",
+    "±": r"$\pm$",
+    "…": r"\ldots{}",
+    "\n": " ",
+    "\r": " ",
+}
+
+
+def latex(text: object) -> str:
+    """``text`` with every character that LaTeX would act on made harmless."""
+    return "".join(_LATEX.get(character, character) for character in str(text))
+
+
+def to_latex(table: Table) -> bytes:
+    """The table as booktabs LaTeX, in the view that shows without a choice; the best entry bold."""
+    kept = [index for index, column in enumerate(table.columns) if not column.optional]
+    lines = [
+        "% needs \\usepackage{booktabs}",
+        "\\begin{table}",
+        "\\centering",
+        f"\\caption{{{latex(table.caption)}}}",
+        f"\\begin{{tabular}}{{{''.join('r' if table.columns[index].number else 'l' for index in kept)}}}",
+        "\\toprule",
+        " & ".join(latex(table.columns[index].label) for index in kept) + r" \\",
+    ]
+    for group in table.groups:
+        lines.append("\\midrule")
+        if group.label:
+            lines.append(f"\\multicolumn{{{len(kept)}}}{{l}}{{{latex(group.label)}}} \\\\")
+        for row in group.rows:
+            entries = []
+            for index in kept:
+                cell = row.cells[index]
+                cell = cell.views.get(VIEWS[0], cell)
+                text = latex(cell.text) + (f" {{\\scriptsize {latex(cell.spread)}}}" if cell.spread else "")
+                entries.append(f"\\textbf{{{text}}}" if cell.mark == "best" else text)
+            lines.append(" & ".join(entries) + r" \\")
+    lines += ["\\bottomrule", "\\end{tabular}", "\\end{table}", ""]
+    return "\n".join(lines).encode()
+
+
+def files(table: Table) -> Iterable[tuple[str, bytes]]:
+    """Name and content of the downloads of a table."""
+    yield (
+        f"{table.name}.csv",
+        to_csv(to_rows(table), [*([table.group_label] if table.group_label else []), *(n for n, *_ in _header(table))]),
+    )
+    yield f"{table.name}.json", to_json(table)
+    yield f"{table.name}.tex", to_latex(table)
