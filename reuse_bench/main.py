@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from methods.errors import UserError
-from reuse_bench.commands import data, evaluation, facts, protocols
+from reuse_bench.commands import data, evaluation, facts, protocols, site
 
 EXIT_CHECK_FAILED = 1
 EXIT_USAGE = 2
@@ -29,6 +29,7 @@ facts.register(app)
 protocols.register(app)
 data.register(app)
 evaluation.register(app)
+site.register(app)
 
 
 def main() -> None:
