@@ -2,10 +2,21 @@
 
 >>> from methods import LossInputs, available, get
 >>> method = get("respo")()
+
+Names are imported on first use, so that what needs no loss does not wait for torch.
 """
 
-from methods.contract import Batch, Card, Hyperparameter, LossInputs, LossOutputs, Method
-from methods.registry import available, get, lookup, register, source_digest
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from methods.contract import Batch, Card, Hyperparameter, LossInputs, LossOutputs, Method
+    from methods.registry import available, get, lookup, register, source_digest
+
+_HOMES = {
+    "methods.contract": ("Batch", "Card", "Hyperparameter", "LossInputs", "LossOutputs", "Method"),
+    "methods.registry": ("available", "get", "lookup", "register", "source_digest"),
+}
 
 __all__ = [
     "Batch",
@@ -20,3 +31,10 @@ __all__ = [
     "register",
     "source_digest",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(home), name)
+    raise AttributeError(f"module 'methods' has no attribute {name!r}")

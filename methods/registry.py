@@ -25,9 +25,8 @@ ENTRY_POINT_GROUP = "reuse_bench.methods"
 BUILT_IN = "built-in"
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 
-_NOT_METHODS = {
-    "contract", "conformance", "diagnostics", "errors", "pytest_plugin", "registry", "scaffold",
-}  # fmt: skip
+RESERVED = frozenset({"contract", "conformance", "diagnostics", "errors", "registry", "scaffold"})
+"""Modules of this folder that hold no method."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ def _load() -> None:
 def _load_built_in() -> None:
     package = importlib.import_module("methods")
     for found in pkgutil.iter_modules(package.__path__):
-        if found.name in _NOT_METHODS or found.name.startswith("_"):
+        if found.name in RESERVED or found.name.startswith("_"):
             continue
         where = f"methods/{found.name}.py"
         try:

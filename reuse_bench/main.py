@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from methods.errors import UserError
-from reuse_bench.commands import data, evaluation, facts, protocols, site
+from reuse_bench.commands import data, evaluation, facts, methods, protocols, site
 
 EXIT_CHECK_FAILED = 1
 EXIT_USAGE = 2
@@ -26,6 +26,7 @@ app = typer.Typer(
 )
 
 facts.register(app)
+methods.register(app)
 protocols.register(app)
 data.register(app)
 evaluation.register(app)
