@@ -17,7 +17,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -219,7 +219,7 @@ class Record(_Part):
 
     def content_id(self) -> str:
         """SHA-256 of the canonical document without its ``id``."""
-        return hashlib.sha256(canonical_json(self.model_dump(mode="json", exclude={"id"}))).hexdigest()
+        return content_id(self.model_dump(mode="json"))
 
     def digests_of_fields(self) -> dict[str, str]:
         """SHA-256 of the canonical JSON of each field, but for ``id`` and ``field_digests``."""
@@ -242,6 +242,15 @@ def canonical_json(document: Any) -> bytes:
     """The one byte sequence of a JSON document: sorted keys, no NaN, a final line feed."""
     text = json.dumps(document, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
     return (text + "\n").encode()
+
+
+def content_id(document: Mapping[str, Any]) -> str:
+    """SHA-256 of the canonical form of a record's document without its ``id``.
+
+    It is taken of the document as it is in the file, so that a field that was added to the schema later, with a
+    default, does not change the id of older records.
+    """
+    return hashlib.sha256(canonical_json({key: document[key] for key in document if key != "id"})).hexdigest()
 
 
 def finite(value: float) -> float | None:
@@ -300,7 +309,8 @@ def parse_record(document: Any, path: Path) -> Record:
     from harness.migrations import upgrade
 
     try:
-        record = Record.model_validate(upgrade(document, path))
+        document = upgrade(document, path)
+        record = Record.model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "document"
@@ -308,7 +318,7 @@ def parse_record(document: Any, path: Path) -> Record:
             f"{path}: field {where}: {first['msg']}; the record is damaged or of another version: "
             "restore it, or delete it and run the cell again"
         ) from error
-    if record.id != record.content_id():
+    if record.id != content_id(document):
         raise UserError(
             f"{path}: field id: the content does not have the digest {record.id[:12] or '(empty)'}; the record was "
             "changed after it was written: restore it, or delete it and run the cell again"

@@ -21,13 +21,13 @@ from harness import provenance
 from harness.curves import read_updates, training_summary
 from harness.evaluation import request_seed
 from harness.grid import Cell
-from harness.migrations import content_id
 from harness.protocol import Protocol, available, collapse_reason, load_protocol
 from harness.records import (
     FileRef,
     Record,
     TaskResult,
     canonical_json,
+    content_id,
     parse_record,
     record_folder,
     write_atomically,

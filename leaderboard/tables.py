@@ -43,7 +43,7 @@ class Results:
         found: dict[str, dict[str, None]] = {}
         for _, record in self.records:
             known = found.setdefault(record.protocol.id, {})
-            for task in _task_order(record.evaluation):
+            for task in task_order(record.evaluation):
                 known.setdefault(task)
         return {protocol: tuple(known) for protocol, known in found.items()}
 
@@ -55,7 +55,7 @@ class Results:
         return grouped
 
 
-def _task_order(names: Iterable[str]) -> list[str]:
+def task_order(names: Iterable[str]) -> list[str]:
     """The paper's order for the paper's benchmarks, then the others by name."""
     known = {name: index for index, name in enumerate(published.TASKS)}
     return sorted(names, key=lambda name: (known.get(name, len(known)), name))
@@ -229,7 +229,8 @@ def heldout(
     sampling_error and question_error (means over seeds of the two named errors), seeds (evaluated), runs (all),
     done, collapsed, failed (counts of runs), problems, leader (highest score of its block), tied (cannot be told
     from the leader), p_value and p_holm (against the leader), detectable (smallest difference to the leader that
-    could have been found), published, verdict, verdict_reason, gpu_hours, records (ids).
+    could have been found), published, verdict, verdict_reason, check_low and check_high (where one further run of ours
+    would lie, which the verdict compares with the published number), gpu_hours, records (ids).
 
     A cell without any evaluated run is a row with NaN scores.
     """
@@ -247,7 +248,7 @@ def heldout(
     rows: list[dict[str, Any]] = []
     for key, records in results.cells().items():
         tasks = results.tasks[key[0]]
-        for task in _columns(tasks):
+        for task in columns_of(tasks):
             names = tasks if task == MACRO else (task,)
             cell = matrices(records, names, grader=grader, k=k)
             row: dict[str, Any] = {
@@ -264,6 +265,8 @@ def heldout(
                 "published": np.nan,
                 "verdict": "",
                 "verdict_reason": "",
+                "check_low": np.nan,
+                "check_high": np.nan,
                 "records": tuple(record.id for record in records),
             }
             if cell is not None:
@@ -288,10 +291,11 @@ def heldout(
                 else:
                     check = statistics.check_published(printed, cell, samples=_samples(records, names))
                     row["verdict"], row["verdict_reason"] = check.verdict, check.reason
+                    row["check_low"], row["check_high"] = check.low, check.high
             rows.append(row)
     columns = [*CELL, "title", "task", "score", "low", "high", "error", "df", "leaves_out", "sampling_error"]
     columns += ["question_error", "seeds", "runs", "done", "collapsed", "failed", "gpu_hours", "problems", "published"]
-    table = pd.DataFrame(rows, columns=[*columns, "verdict", "verdict_reason", "records"])
+    table = pd.DataFrame(rows, columns=[*columns, "verdict", "verdict_reason", "check_low", "check_high", "records"])
     return _with_leaders(table, against)
 
 
@@ -300,7 +304,8 @@ def as_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     return cast(list[dict[str, Any]], table.to_dict("records"))
 
 
-def _columns(tasks: Sequence[str]) -> list[str]:
+def columns_of(tasks: Sequence[str]) -> list[str]:
+    """The columns of a table: its benchmarks, and their macro average where there are several."""
     return [*tasks, MACRO] if len(tasks) > 1 else list(tasks)
 
 
@@ -336,7 +341,7 @@ def _with_leaders(table: pd.DataFrame, against: dict[tuple[Any, ...], dict[str, 
     for column in ("p_value", "p_holm", "detectable"):
         table[column] = np.nan
     competing = table[(table["method"] != BASE) & table["score"].notna()]
-    for block, group in _groups(competing, [*BLOCK, "task"]):
+    for block, group in groups(competing, [*BLOCK, "task"]):
         top = int(group["score"].to_numpy().argmax())
         leader = group["method"].iloc[top]
         table.loc[group.index[top], ["leader", "tied"]] = True
@@ -349,7 +354,8 @@ def _with_leaders(table: pd.DataFrame, against: dict[tuple[Any, ...], dict[str, 
     return table
 
 
-def _groups(table: pd.DataFrame, by: Any) -> Iterator[tuple[Any, pd.DataFrame]]:
+def groups(table: pd.DataFrame, by: Any) -> Iterator[tuple[Any, pd.DataFrame]]:
+    """The groups of a table, in the order of their first rows."""
     return iter(table.groupby(by, sort=False))
 
 
@@ -370,12 +376,12 @@ def comparisons(results: Results, *, grader: Grader = "published", k: int = 1) -
             blocks.setdefault(key[:-1], {})[key[-1]] = records
     for block, methods in blocks.items():
         tasks = results.tasks[block[0]]
-        for task in _columns(tasks):
+        for task in columns_of(tasks):
             names = tasks if task == MACRO else (task,)
             found = {name: matrices(records, names, grader=grader, k=k) for name, records in methods.items()}
             cells = {name: cell for name, cell in found.items() if cell is not None}
-            _same_problems(methods, cells, names)
             for first, second in combinations(cells, 2):
+                require_same_problems(methods[first], methods[second], names)
                 result = statistics.compare(cells[first], cells[second])
                 rows.append(
                     {
@@ -401,17 +407,21 @@ def comparisons(results: Results, *, grader: Grader = "published", k: int = 1) -
     columns = [*BLOCK, "task", "first", "second", "difference", "low", "high", "error", "df", "p_value"]
     table = pd.DataFrame(rows, columns=[*columns, "detectable", "improvement", "leaves_out", "problems"])
     table["p_holm"] = np.nan
-    for _, family in _groups(table, [*BLOCK[:3], table["task"] == MACRO]):
+    for _, family in groups(table, [*BLOCK[:3], table["task"] == MACRO]):
         table.loc[family.index, "p_holm"] = statistics.holm(family["p_value"].to_numpy())
     table["separated"] = (table["p_holm"] < SIGNIFICANCE) & (table["leaves_out"] == "")
     return table
 
 
-def _same_problems(methods: dict[str, list[Record]], cells: dict[str, list[Floats]], tasks: Sequence[str]) -> None:
-    """Refuse to pair cells that were evaluated on different problems."""
-    first = [next(r for r in methods[name] if all(task in r.evaluation for task in tasks)) for name in cells]
-    if first:
-        matrices(first, tasks)
+def require_same_problems(first: Sequence[Record], second: Sequence[Record], tasks: Sequence[str]) -> None:
+    """Refuse to pair cells that were evaluated on different problems.
+
+    Raises:
+        UserError: it names the two records and the benchmark.
+    """
+    sides = [[r for r in records if all(task in r.evaluation for task in tasks)][:1] for records in (first, second)]
+    if all(sides):
+        matrices([sides[0][0], sides[1][0]], tasks)
 
 
 def training(results: Results) -> pd.DataFrame:
@@ -484,9 +494,9 @@ def _with_training_leaders(table: pd.DataFrame, seeds: dict[int, Floats]) -> pd.
     table["tied"] = False
     table["p_value"] = np.nan
     table["p_holm"] = np.nan
-    for _, family in _groups(table, [*BLOCK[:3], "measure"]):
+    for _, family in groups(table, [*BLOCK[:3], "measure"]):
         pairs: dict[int, tuple[float, str]] = {}
-        for _, group in _groups(family[family["score"].notna()], ["reuse"]):
+        for _, group in groups(family[family["score"].notna()], ["reuse"]):
             indices = [int(index) for index in group.index]
             top = indices[int(group["score"].to_numpy().argmax())]
             table.loc[top, ["leader", "tied"]] = True
