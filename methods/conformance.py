@@ -22,7 +22,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from methods.contract import LossInputs, LossOutputs, Method
 
@@ -93,7 +92,7 @@ def _on_policy(method: Method) -> _Finding:
 
 
 def _lengths(method: Method) -> _Finding:
-    """Padding columns as a trainer adds them, on both sides; then the weights of tokens in a ragged batch."""
+    """Padding columns as a trainer adds them, on both sides; then what each token of a ragged batch weighs."""
     inputs = _inputs(2, [7, 3, 1, 5])
     tokens = inputs.log_probs.shape[1]
     _, gradient = _run(method, inputs)
@@ -103,8 +102,8 @@ def _lengths(method: Method) -> _Finding:
         worst = max(worst, _difference(padded[:, left : left + tokens], gradient))
     inputs = replace(inputs, log_probs=inputs.old_log_probs.clone())
     _, gradient = _run(method, inputs)
-    expected = -inputs.advantages * _share(inputs, method)
-    worst = max(worst, _difference(gradient * inputs.action_mask, expected))
+    weight = (inputs.advantages * _share(inputs, method)).abs()
+    worst = max(worst, _difference((gradient * inputs.action_mask).abs(), weight))
     return _Finding(worst <= EXACT, f"largest relative difference {worst:.1e}", f"{EXACT:g}")
 
 
@@ -352,15 +351,21 @@ def measure(losses: Mapping[str, Baseline], inputs: LossInputs, repeats: int = 1
 def peak_bytes(call: Callable[[], object]) -> int:
     """Most bytes of CPU tensors that were alive at once during the call, from the profiler's allocation events."""
     call()
-    with _silent_stderr(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as trace:
-        call()
-    events = trace.profiler.kineto_results.events() if trace.profiler else []
-    allocations = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
+    allocations = sorted(
+        (event.start_ns(), event.nbytes()) for event in _trace(call, memory=True) if event.name() == "[memory]"
+    )
     alive = peak = 0
     for _, size in allocations:
         alive += size
         peak = max(peak, alive)
     return peak
+
+
+def _trace(call: Callable[[], object], memory: bool = False) -> list[Any]:
+    """What the profiler saw of a call."""
+    with _silent_stderr(), profile(activities=[ProfilerActivity.CPU], profile_memory=memory) as trace:
+        call()
+    return list(trace.profiler.kineto_results.events()) if trace.profiler else []
 
 
 @contextmanager
@@ -377,20 +382,6 @@ def _silent_stderr() -> Iterator[None]:
             os.close(kept)
 
 
-class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts operators."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.count = 0
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        self.count += 1
-        return func(*args, **(kwargs or {}))
-
-
 def _work(method: Method, inputs: LossInputs) -> tuple[int, int]:
     """Operators called and lines of Python run by one forward and backward, after a first one has warmed up."""
     _run(method, inputs)
@@ -401,16 +392,14 @@ def _work(method: Method, inputs: LossInputs) -> tuple[int, int]:
         lines += event == "line"
         return trace
 
-    operators = _Operators()
-    with operators:
-        _run(method, inputs)
+    operators = sum(event.name().startswith("aten::") for event in _trace(lambda: _run(method, inputs)))
     before = sys.gettrace()
     sys.settrace(trace)
     try:
         _run(method, inputs)
     finally:
         sys.settrace(before)
-    return operators.count, lines
+    return operators, lines
 
 
 def _inputs(seed: int, lengths: list[int], drift: float = 0.3, dtype: torch.dtype = torch.float64) -> LossInputs:
