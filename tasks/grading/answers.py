@@ -1,0 +1,540 @@
+r"""The shape of an answer: what it lists, and what each thing listed is.
+
+answer      = one thing, or several (listed, in set braces, or told apart by \pm)
+thing       = value, tuple or interval, set, union, relation, ratio, number in a base, matrix
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+from tasks.grading.latex import (
+    BARE_UNITS,
+    CONNECTIVES,
+    TRIGONOMETRIC,
+    Token,
+    Tree,
+    Unreadable,
+    closes,
+    opens,
+    readings,
+    tokenize,
+)
+
+MAX_ANSWERS = 64
+_RELATIONS = {"=", "<", ">", r"\le", r"\ge", r"\ne", r"\approx", r"\in", ":="}
+_MATRICES = {"pmatrix", "bmatrix", "matrix", "vmatrix", "Vmatrix", "Bmatrix", "smallmatrix", "array"}
+_LISTS = {"cases", "aligned", "align", "gathered", "split", "array", "rcases", "dcases"}
+_CONDITIONS = re.compile(r"\s*for (?:all|any|every|each|some)\b|\s*for\b|\s*where\b|\s*with\b")
+
+
+@dataclass(frozen=True)
+class Value:
+    """A number or an expression, with what was written around it.
+
+    Attributes:
+        trees: its readings; the second takes a slash to divide by the whole product after it.
+        unit: words after it, in canonical form; "%" and "deg" are the percent and degree signs.
+    """
+
+    trees: tuple[Tree, ...]
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Bracketed things in order: a tuple, a point, an interval; for "{" a set, in which order does not count."""
+
+    left: str
+    right: str
+    items: tuple[Thing, ...]
+
+
+@dataclass(frozen=True)
+class Union:
+    """Sets of real numbers joined by a union sign."""
+
+    parts: tuple[Thing, ...]
+
+
+@dataclass(frozen=True)
+class Named:
+    """``name = thing``, or ``name in thing``. ``kind``: variable, function or other; ``tree``: lhs - rhs, if any."""
+
+    name: str
+    kind: str
+    thing: Thing
+    left: tuple[Tree, ...] = ()
+
+
+@dataclass(frozen=True)
+class Equation:
+    """Two sides of which neither is a mere name; ``left`` and ``right`` in their readings."""
+
+    left: tuple[Tree, ...]
+    right: tuple[Tree, ...]
+    thing: Thing | None = None
+
+
+@dataclass(frozen=True)
+class Inequality:
+    """A chain such as ``a < x <= b``: its sides and its signs."""
+
+    sides: tuple[tuple[Tree, ...], ...]
+    signs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """``3:2``, or a time of day."""
+
+    parts: tuple[Value, ...]
+    written: str
+
+
+@dataclass(frozen=True)
+class Based:
+    """A number in a base."""
+
+    digits: str
+    base: int
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Rows of things."""
+
+    rows: tuple[tuple[Thing, ...], ...]
+
+
+@dataclass(frozen=True)
+class Known:
+    """One of the sets R, Z, N, Q, C; "empty"; "+inf" and "-inf"."""
+
+    name: str
+
+
+Thing = Value | Group | Union | Named | Equation | Inequality | Ratio | Based | Matrix | Known
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Everything that an answer lists."""
+
+    things: tuple[Thing, ...]
+
+
+def plain_words(text: str) -> str:
+    r"""An answer as words: without case, markup, brackets, spaces and punctuation at its ends."""
+    text = re.sub(
+        r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|operatorname|boxed|emph|left|right)\b\*?", "", text
+    )
+    text = re.sub(r"\\[,;:! ]|\\q?quad|[{}$~]", " ", text)
+    text = re.sub(r"\s+", " ", text).strip().strip(".,;:").casefold()
+    inner = re.fullmatch(r"\(([a-z])\)", text)
+    return inner.group(1) if inner else re.sub(r"\s*([^\w\s])\s*", r"\1", text)
+
+
+def read(text: str, several: bool | None = None) -> Answer:
+    """The shape of an answer.
+
+    Args:
+        text: the answer.
+        several: whether ``1,234`` is a list; None or False: it is a number, when it can be one.
+
+    Raises:
+        Unreadable: it has none that is known.
+    """
+    if not several:
+        text = _join_thousands(text)
+    tokens = tokenize(text)
+    if not tokens:
+        raise Unreadable("empty")
+    things: list[Thing] = []
+    for part in _expand(_unwrap(tokens)):
+        things.extend(_things(part))
+        if len(things) > MAX_ANSWERS:
+            raise Unreadable("too many answers")
+    if not things:
+        raise Unreadable("empty")
+    return Answer(tuple(things))
+
+
+_THOUSANDS = re.compile(r"(?<![\d,.])([1-9]\d{0,2}(?:,\d{3})+)(?![\d,]|\s*,\s*\d)")
+
+
+def _join_thousands(text: str) -> str:
+    """``10,000`` is a number where it stands alone: not inside brackets, and not in a list of others."""
+    bare = re.sub(r"\\(?:left|right|text|mathrm|mbox|textbf|boxed|mathbf|frac|dfrac|tfrac|sqrt)\b", "", text)
+    if re.search(r"[(\[]|\\\{", bare):
+        return text
+    matches = list(_THOUSANDS.finditer(text))
+    outside = _THOUSANDS.sub("", text)
+    if not matches or "," in outside:
+        return text
+    return _THOUSANDS.sub(lambda match: match.group().replace(",", ""), text)
+
+
+def _unwrap(tokens: list[Token]) -> list[Token]:
+    """Without braces around the whole."""
+    while len(tokens) >= 2 and tokens[0].text in ("{", r"\{") and _match(tokens, 0) == len(tokens) - 1:
+        if tokens[0].text == r"\{" and len(tokens) == 2:
+            return [Token("op", r"\emptyset")]
+        tokens = tokens[1:-1]
+    return tokens
+
+
+def _match(tokens: list[Token], start: int) -> int:
+    """Where the bracket that opens at ``start`` closes."""
+    depth = 0
+    for index in range(start, len(tokens)):
+        depth += opens(tokens[index]) - closes(tokens[index])
+        if depth == 0:
+            return index
+    raise Unreadable("unbalanced brackets")
+
+
+def _split(tokens: list[Token], *separators: str) -> list[list[Token]]:
+    """Pieces between separators outside all brackets."""
+    pieces: list[list[Token]] = [[]]
+    depth = 0
+    for token in tokens:
+        depth += opens(token) - closes(token)
+        if depth < 0:
+            raise Unreadable("unbalanced brackets")
+        if depth == 0 and token.text in separators and token.kind in ("op", "text"):
+            pieces.append([])
+        else:
+            pieces[-1].append(token)
+    if depth:
+        raise Unreadable("unbalanced brackets")
+    return pieces
+
+
+def _expand(tokens: list[Token]) -> list[list[Token]]:
+    r"""One token list for each choice of signs, list by list: ``1 \pm a, b`` gives three things in two lists."""
+    pieces = _split(tokens, ",", ";", "and", "or", r"\or")
+    pieces = [piece for piece in pieces if piece]
+    result: list[list[Token]] = []
+    for piece in pieces:
+        places = [index for index, token in enumerate(piece) if token.text in (r"\pm", r"\mp")]
+        if not places:
+            result.append(piece)
+            continue
+        if len(places) > 4:
+            raise Unreadable("too many signs")
+        together = any(piece[index].text == r"\mp" for index in places)
+        choices = (
+            [("+",) * len(places), ("-",) * len(places)] if together else itertools.product("+-", repeat=len(places))
+        )
+        for signs in choices:
+            copy = list(piece)
+            for index, sign in zip(places, signs, strict=True):
+                opposite = {"+": "-", "-": "+"}[sign]
+                copy[index] = Token("op", sign if piece[index].text == r"\pm" else opposite, piece[index].space)
+            result.append(copy)
+    return result
+
+
+def _things(tokens: list[Token]) -> list[Thing]:
+    """What one piece of a list is: mostly one thing; several for a list inside a command or after a name."""
+    tokens = _without_condition(tokens)
+    if not tokens:
+        return []
+    if tokens[0].text.startswith(r"\begin:") and _match(tokens, 0) == len(tokens) - 1:
+        name = tokens[0].text.partition(":")[2]
+        if name in _LISTS and not (name == "array" and any(token.text == "&" for token in tokens)):
+            rows = _split(tokens[1:-1], "\\\\", ",", ";")
+            return [
+                thing
+                for row in rows
+                for thing in _things([token for token in row if token.text not in ("&", r"\or")])
+                if row
+            ]
+    if tokens[0].text == r"\{" and _match(tokens, 0) == len(tokens) - 1 and len(tokens) > 2:
+        return [thing for piece in _expand(tokens[1:-1]) for thing in _things(piece)]
+    if len(names := _split(tokens, r"\in")) == 2 and names[1] and names[1][0].text == r"\{" and _is_name(names[0]):
+        return _things(names[1])
+    if len(names := _split(tokens, "=")) == 2 and names[1] and names[1][0].text == r"\{" and _is_name(names[0]):
+        return _things(names[1])
+    return [_thing(tokens)]
+
+
+def _without_condition(tokens: list[Token]) -> list[Token]:
+    """Without "for all x" and its like at the end, and without words before a colon."""
+    for index, token in enumerate(tokens):
+        if index and token.kind == "text" and _CONDITIONS.match(token.text + " "):
+            return tokens[:index]
+    return tokens
+
+
+def _thing(tokens: list[Token], inside: bool = False) -> Thing:
+    tokens = [token for token in tokens if token.text != r"\ldots" or token.kind != "op"] or tokens
+    relations = [token for token in _outside(tokens) if token.kind == "op" and token.text in _RELATIONS]
+    if relations:
+        return _relation(tokens)
+    if any(token.text == r"\cup" for token in _outside(tokens)):
+        return Union(tuple(_thing(part) for part in _split(tokens, r"\cup")))
+    if (known := _known(tokens)) is not None:
+        return known
+    if (grouped := _group(tokens)) is not None:
+        return grouped
+    if any(token.text == ":" for token in _outside(tokens)):
+        parts = _split(tokens, ":")
+        written = "".join(token.text for token in tokens)
+        return Ratio(tuple(_value(part) for part in parts), written)
+    if (based := _based(tokens)) is not None:
+        return based
+    return _value(tokens)
+
+
+def _outside(tokens: list[Token]) -> list[Token]:
+    """Tokens outside all brackets."""
+    result = []
+    depth = 0
+    for token in tokens:
+        depth += opens(token)
+        if depth == 0:
+            result.append(token)
+        depth -= closes(token)
+    return result
+
+
+def _known(tokens: list[Token]) -> Known | None:
+    if len(tokens) == 1 and tokens[0].kind == "set":
+        return Known(tokens[0].text)
+    if len(tokens) == 1 and tokens[0].text == r"\emptyset":
+        return Known("empty")
+    if [token.text.casefold() for token in tokens] in (["none"], ["no solution"], ["no solutions"], ["no", "solution"]):
+        return Known("empty")
+    if tokens[-1].text == r"\infty" and len(tokens) == 1 + (tokens[0].text in "+-"):
+        return Known("-inf" if tokens[0].text == "-" else "+inf")
+    pieces = _split(tokens, r"\setminus")
+    if len(pieces) == 2 and all(pieces) and pieces[0][0].text == "R" and pieces[1][0].text == r"\{":
+        inner = _split(pieces[1][1:-1], ",")
+        return Known("R\\" + ";".join("".join(token.text for token in piece) for piece in inner))
+    return None
+
+
+def _group(tokens: list[Token]) -> Thing | None:
+    """A matrix, set, tuple or interval; None when the tokens are none of these."""
+    first = tokens[0]
+    if (first.text == "]" and tokens[-1].text in ("[", "]")) or (first.text == "[" and tokens[-1].text == "["):
+        swapped = {"]": "(", "[": "["}[first.text], {"[": ")", "]": "]"}[tokens[-1].text]  # ]0,1[ of French schools
+        tokens = [Token("op", swapped[0]), *tokens[1:-1], Token("op", swapped[1])]
+        first = tokens[0]
+    if not opens(first) or first.text in (r"\lfloor", r"\lceil") or _match(tokens, 0) != len(tokens) - 1:
+        return None
+    if first.text.startswith(r"\begin:"):
+        if first.text.partition(":")[2] not in _MATRICES:
+            raise Unreadable(f"{first.text} is not known")
+        rows = [row for row in _split(tokens[1:-1], "\\\\") if row]
+        return Matrix(tuple(tuple(_thing(cell, True) for cell in _split(row, "&", r"\or")) for row in rows))
+    if first.text == "{":
+        return _thing(tokens[1:-1]) if len(tokens) > 2 else None
+    pieces = _split(tokens[1:-1], ",", ";")
+    if first.text == r"\{":
+        return Group("{", "}", tuple(thing for piece in _expand(tokens[1:-1]) for thing in _things(piece)))
+    if len(pieces) == 1:
+        inner = _outside(tokens[1:-1])
+        if first.text == "(" and len(tokens) > 2 and opens(tokens[1]) and tokens[1].text.startswith(r"\begin:"):
+            return _group(tokens[1:-1])
+        if any(token.text == ":" for token in inner):
+            return _thing(tokens[1:-1])
+        return None
+    if any(not piece for piece in pieces):
+        raise Unreadable("an empty place between brackets")
+    return Group(first.text, tokens[-1].text, tuple(_thing(piece, True) for piece in pieces))
+
+
+def _based(tokens: list[Token]) -> Based | None:
+    sign = ""
+    if tokens[0].text == "-":
+        sign, tokens = "-", tokens[1:]
+    if len(tokens) < 3 or tokens[0].kind != "num" or tokens[1].text != "_":
+        return None
+    rest = [token for token in tokens[2:] if token.text not in "{}"]
+    words = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
+    words |= {"eleven": 11, "twelve": 12, "sixteen": 16}
+    written = "".join(token.text for token in rest).rstrip(".")
+    if written.isdigit() and len(written) < 4:
+        return Based(sign + tokens[0].text, int(written))
+    return Based(sign + tokens[0].text, words[written]) if written in words else None
+
+
+# --- relations -------------------------------------------------------------------------------------------------------
+
+
+def _is_name(tokens: list[Token]) -> str:
+    r"""What kind of name the tokens are: variable, function, other, or "" for none.
+
+    ``x``, ``m_{\max}``: variable. ``f(x)``, ``P(A)``: function. ``(x, y)``, ``AB``, ``\angle ABC``, words: other.
+    """
+    if not tokens:
+        return "other"
+    if any(token.kind in ("num", "set") for token in _outside(tokens)):
+        return ""
+    rest = tokens
+    if rest[0].kind == "sym" or (rest[0].kind == "text" and len(rest[0].text) == 1):
+        index = 1
+        while index < len(rest) and rest[index].text in ("_", "'"):
+            index += 1 if rest[index].text == "'" else 2
+            if index - 1 < len(rest) and rest[index - 1].text == "{":
+                index = _match(rest, index - 1) + 1
+        if index >= len(rest):
+            return "variable"
+        if rest[index].text == "(" and _match(rest, index) == len(rest) - 1:
+            return "function"
+    if all(token.kind == "sym" and token.text.isupper() for token in rest):
+        return "other"
+    if all(token.kind == "text" for token in rest) or rest[0].text in (r"\angle", r"\triangle", r"\overline"):
+        return "other"
+    if rest[0].text == "(" and _match(rest, 0) == len(rest) - 1:
+        parts = _split(rest[1:-1], ",")
+        if len(parts) > 1 and all(_is_name(part) == "variable" for part in parts):
+            return "other"
+    return ""
+
+
+def _written(tokens: list[Token]) -> str:
+    return "".join(token.text for token in tokens if token.text not in "{}")
+
+
+def _relation(tokens: list[Token]) -> Thing:
+    tokens = [Token("op", "=") if token.text == ":=" else token for token in tokens]
+    signs = [token.text for token in _outside(tokens) if token.kind == "op" and token.text in _RELATIONS]
+    sides = _split(tokens, *_RELATIONS)
+    if r"\approx" in signs:
+        return _approximate(sides, signs)
+    if signs[-1] == r"\in" and len(signs) == 1:
+        return Named(_written(sides[0]), _is_name(sides[0]) or "other", _thing(sides[1]))
+    if set(signs) <= {"<", ">", r"\le", r"\ge"}:
+        return Inequality(tuple(tuple(readings(side)) for side in sides), tuple(signs))
+    if signs == [r"\ne"]:
+        return Inequality(tuple(tuple(readings(side)) for side in sides), (r"\ne",))
+    if set(signs) != {"="}:
+        raise Unreadable("a mixture of relations")
+    right = _thing(sides[-1])
+    first = sides[0]
+    kind = _is_name(first)
+    left: tuple[Tree, ...] = ()
+    try:
+        left = tuple(readings(first))
+    except Unreadable:
+        if not kind:
+            raise
+    if kind:
+        return Named(_written(first), kind, right, left)
+    if isinstance(right, Value):
+        return Equation(left, right.trees, right)
+    return Named(_written(first), "other", right, left)
+
+
+def _approximate(sides: list[list[Token]], signs: list[str]) -> Thing:
+    r"""``\approx 3.14``, ``x \approx 3.14``: the number. ``x = \pi/4 \approx 0.785``: what stands before the sign."""
+    cut = signs.index(r"\approx")
+    head: list[Token] = []
+    for index, side in enumerate(sides[: cut + 1]):
+        head.extend([Token("op", signs[index - 1])] if index else [])
+        head.extend(side)
+    if not head or _is_name(head):
+        return _thing(sides[-1])
+    return _thing(head)
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+_CURRENCY = {r"\$", "€", "£", "¥", "₹", r"\pounds", r"\euro", "USD"}
+_NO_UNIT = {"unit", "square unit", "cubic unit"}
+_SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+_ALIASES = {
+    "inch": "in", "inches": "in", "feet": "ft", "foot": "ft", "degrees": "deg", "degree": "deg", "percent": "%",
+    "minutes": "min", "minute": "min", "mins": "min", "hours": "h", "hour": "h", "hrs": "h", "seconds": "s",
+    "second": "s", "secs": "s", "meter": "m", "meters": "m", "metre": "m", "metres": "m", "dollars": "$",
+    "dollar": "$", "usd": "$", "centimeters": "cm", "centimeter": "cm", "kilometers": "km", "kilometer": "km",
+    "miles per hour": "mph", "liters": "L", "litres": "L", "radians": "rad",
+}  # fmt: skip
+_NOT_UNITS = re.compile(
+    r"\b(?:or|and|not|than|least|most|more|less|about|is|are|if|when|approximately|undefined|answer|between|to|none"
+    r"|true|false|impossible|exactly|only|also|but|either|neither|mod|choose)\b",
+    re.IGNORECASE,
+)
+_SINGLE_UNITS = set("mshgLNJWVAKCFTPHA")
+
+
+def _value(tokens: list[Token]) -> Value:
+    unit = ""
+    if tokens and tokens[0].text in _CURRENCY:
+        tokens, unit = tokens[1:], "$"
+    elif len(tokens) > 1 and tokens[0].text in "+-" and tokens[1].text in _CURRENCY:
+        tokens, unit = [tokens[0], *tokens[2:]], "$"
+    tokens, scale, after = _split_unit(tokens)
+    if not tokens:
+        raise Unreadable("a unit without a value")
+    trees = tuple(readings(tokens))
+    if scale:
+        trees = tuple(("mul", tree, ("num", Fraction(10) ** scale, None)) for tree in trees)
+    return Value(trees, after or unit)
+
+
+def _split_unit(tokens: list[Token]) -> tuple[list[Token], int, str]:
+    """The tokens without the unit at their end, a power of ten that stands in words, and the unit."""
+    depth = 0
+    for index, token in enumerate(tokens):
+        depth += opens(token) - closes(token)
+        if depth or index == 0:
+            continue
+        if token.text == r"\DEG" and (index + 1 < len(tokens) or _has_angle(tokens)):
+            continue  # an angle inside a formula
+        if token.text in ("%", r"\DEG") or token.text in _CURRENCY or (token.kind == "text" and _is_unit(token)):
+            return tokens[:index], *_unit(tokens[index:])
+    return tokens, 0, ""
+
+
+def _has_angle(tokens: list[Token]) -> bool:
+    return any(token.kind == "fun" and token.text in TRIGONOMETRIC for token in tokens)
+
+
+def _is_unit(token: Token) -> bool:
+    if token.text in CONNECTIVES or _NOT_UNITS.search(token.text):
+        return False
+    return len(token.text) > 1 or token.text in _SINGLE_UNITS or token.text in BARE_UNITS
+
+
+def _unit(tokens: list[Token]) -> tuple[int, str]:
+    """Scale and canonical name. Powers and the words square and cubic do not count."""
+    scale = 0
+    words: list[str] = []
+    index = 0
+    while index < len(tokens):
+        token = tokens[index]
+        if token.kind == "text":
+            if not _is_unit(token):
+                raise Unreadable(f"{token.text!r} is no unit")
+            for word in token.text.split():
+                if word.lower() in _SCALES and not words:
+                    scale += _SCALES[word.lower()]
+                else:
+                    words.append(word)
+        elif token.text in ("%", r"\DEG"):
+            words.append("%" if token.text == "%" else "deg")
+        elif token.text in _CURRENCY:
+            words.append("$")
+        elif token.text == "^":  # cm^2, s^{-1}
+            index += 1
+            if index < len(tokens) and tokens[index].text == "{":
+                index = _match(tokens, index)
+        elif token.text in ("/", "*", "-", ".", "(", ")", "{", "}") or token.kind == "sym":
+            if token.text == "/" or token.kind == "sym":
+                words.append(token.text)
+        else:
+            raise Unreadable(f"unexpected {token.text!r} after a unit")
+        index += 1
+    kept = [word for word in words if word.lower() not in ("square", "cubic", "sq", "sq.")]
+    name = " ".join(kept)
+    name = _ALIASES.get(name.lower(), name)
+    name = " ".join(_ALIASES.get(word.lower(), word) for word in name.split())
+    return scale, "" if name.lower().rstrip("s") in _NO_UNIT else name.replace(" / ", "/")
