@@ -258,6 +258,16 @@ def finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def json_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of a record, as it lies in a store."""
+    schema = Record.model_json_schema(mode="serialization")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:reuse-bench:record:{SCHEMA_VERSION}",
+        **schema,
+    }
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """Write to a temporary name beside ``path``, flush to disk, then rename: never a half-written file."""
     path.parent.mkdir(parents=True, exist_ok=True)
