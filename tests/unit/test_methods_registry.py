@@ -1,0 +1,152 @@
+"""Which methods there are, where they come from, and what is said when one cannot be used."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+import methods
+from methods import Batch, Card, LossOutputs, Method, available, get, lookup, registry, source_digest
+from methods.errors import UserError
+from methods.grpo import GRPO
+
+ROOT = Path(methods.__file__).parents[1]
+
+
+class Plugin(GRPO):
+    """A method that a plugin could bring."""
+
+    name: ClassVar[str] = "plugin_loss"
+
+
+class Cardless(Method):
+    name = "cardless"
+
+    def loss(self, batch: Batch) -> LossOutputs:
+        raise NotImplementedError
+
+
+class Misnamed(GRPO):
+    name: ClassVar[str] = "other"
+
+
+class Abstract(Method):
+    name = "abstract"
+    card: ClassVar[Card] = GRPO.card
+
+
+class Twin(GRPO):
+    name: ClassVar[str] = "grpo"
+
+
+not_a_class = 3
+
+
+class FakeDistribution:
+    name = "some-package"
+    version = "1.2"
+
+
+def _entry_point(name: str, target: str) -> EntryPoint:
+    point = EntryPoint(name, target, registry.ENTRY_POINT_GROUP)
+    vars(point)["dist"] = FakeDistribution()
+    return point
+
+
+@pytest.fixture
+def plugins(monkeypatch: pytest.MonkeyPatch) -> list[EntryPoint]:
+    """The installed entry points; the registry starts empty."""
+    points: list[EntryPoint] = []
+    monkeypatch.setattr(registry, "entry_points", lambda group: points)
+    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setattr(registry, "_loaded", False)
+    return points
+
+
+def test_the_published_methods_and_their_controls_are_built_in() -> None:
+    built_in = [name for name, found in available().items() if found.origin == registry.BUILT_IN]
+    assert {"grpo", "gspo", "vespo", "respo", "reinforce", "cispo", "clip_higher"} <= set(built_in)
+    assert built_in == sorted(built_in)
+
+
+def test_a_plugin_is_listed_with_its_package(plugins: list[EntryPoint]) -> None:
+    plugins.append(_entry_point("plugin_loss", f"{__name__}:Plugin"))
+    assert lookup("plugin_loss").origin == "some-package 1.2"
+    assert get("plugin_loss") is Plugin
+    assert list(available())[-1] == "plugin_loss"
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "cause"),
+    [
+        ("ghost", "no_such_module_anywhere:Loss", "cannot be imported .ModuleNotFoundError: No module named"),
+        ("gone", f"{__name__}:Gone", "cannot be imported .AttributeError"),
+        ("number", f"{__name__}:not_a_class", "is no subclass of methods.contract.Method"),
+        ("cardless", f"{__name__}:Cardless", "method 'cardless' has no card"),
+        ("misnamed", f"{__name__}:Misnamed", "the class calls itself 'other', not 'misnamed'"),
+        ("abstract", f"{__name__}:Abstract", "method 'abstract' does not define loss"),
+        ("grpo", f"{__name__}:Twin", "method name 'grpo' is taken by built-in"),
+    ],
+)
+def test_a_plugin_that_cannot_be_used_stops_with_a_sentence(
+    plugins: list[EntryPoint], name: str, target: str, cause: str
+) -> None:
+    plugins.append(_entry_point(name, target))
+    for _ in range(2):  # the second call says the same
+        with pytest.raises(UserError, match=cause) as caught:
+            get("respo")
+        assert f"package some-package 1.2, entry point {name} = {target}" in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_register_refuses_a_taken_name_and_takes_a_free_one(plugins: list[EntryPoint]) -> None:
+    methods.register(Plugin)
+    assert lookup("plugin_loss").origin == f"module {__name__}"
+    with pytest.raises(UserError, match="'grpo' is taken by built-in"):
+        methods.register(Twin)
+    with pytest.raises(UserError, match="'Bad Name': use lower-case"):
+        methods.register(type("Bad", (GRPO,), {"name": "Bad Name"}))
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(UserError, match=r"method 'nope' is unknown: choose one of cispo, .*vespo"):
+        get("nope")
+
+
+def test_the_digest_covers_the_method_its_bases_and_the_contract() -> None:
+    digest = hashlib.sha256()
+    for module in ("clip_higher", "grpo", "contract"):
+        source = (ROOT / "methods" / f"{module}.py").read_bytes()
+        digest.update(f"methods.{module} {len(source)}\n".encode() + source)
+    assert source_digest("clip_higher") == digest.hexdigest()
+    assert len({source_digest(name) for name in available()}) == len(available())
+
+
+def test_the_digest_is_the_same_in_another_process() -> None:
+    code = "from methods import source_digest; print(source_digest('respo'))"
+    found = subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert found.stdout.strip() == source_digest("respo")
+
+
+def test_torch_is_not_imported_before_it_is_needed() -> None:
+    code = "import sys, methods, reuse_bench.commands.methods, reuse_bench.pytest_plugin; print('torch' in sys.modules)"
+    found = subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert found.stdout.strip() == "False", found.stderr
+
+
+def test_every_card_is_complete() -> None:
+    for found in available().values():
+        card = found.card
+        assert card.title
+        assert card.idea.endswith(".")
+        assert card.formula
+        assert card.paper
+        for parameter in card.hyperparameters:
+            assert parameter.meaning.endswith(".")
+            assert parameter.default is not None or parameter.optional
