@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 
 STYLES = 8
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4", "4 2 1 2", "1 2", "6 2 2 2 2 2")
-MARKS_PER_LINE = 6
+MARKS_PER_LINE = 5
 
 Number = float | int
 Value = float | None
@@ -70,7 +70,10 @@ def percent(value: object) -> str:
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis. ``ticks`` None: chosen by `nice_ticks`. ``log``: base 2, positive values only."""
+    """One axis. ``ticks`` None: chosen by `nice_ticks`; ``numeric``: given ticks say what stands there.
+
+    ``log``: base 2, positive values only.
+    """
 
     label: str
     low: float | None = None
@@ -78,6 +81,7 @@ class Axis:
     ticks: Sequence[tuple[float, str]] | None = None
     show: Callable[[object], str] = short
     log: bool = False
+    numeric: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,11 +121,9 @@ class Chart:
     y: Axis
     layers: Sequence[Line | Bars]
     rules: Sequence[tuple[Literal["x", "y"], float]] = ()
-    width: int = 440
-    height: int = 280
-    table_step: int = 1
+    width: int = 360
+    height: int = 250
     digits: int = 2
-    legend: bool = True
     scale: float = field(default=1.0, metadata={"doc": "factor between the values and what the table prints"})
 
     @property
@@ -230,10 +232,10 @@ class _Frame:
         self.x_ticks = self._ticks(chart.x, self.x_low, self.x_high)
         self.y_ticks = self._ticks(chart.y, self.y_low, self.y_high)
         widest = max((len(text) for _, text in self.y_ticks), default=1)
-        self.left = 30 + 6.4 * widest
-        self.right = chart.width - 10
-        self.top = 12
-        self.bottom = chart.height - 42
+        self.left = 26 + 6.2 * widest
+        self.right = chart.width - 8
+        self.top = 10
+        self.bottom = chart.height - 40
 
     def _all_points(self) -> bool:
         return any(isinstance(layer, Line) and layer.points for layer in self.chart.layers)
@@ -252,7 +254,7 @@ class _Frame:
     def _share(axis: Axis, value: float, low: float, high: float) -> float:
         if axis.log:
             value, low, high = math.log2(max(value, 1e-300)), math.log2(low), math.log2(high)
-        return min(max((value - low) / (high - low), -0.05), 1.05)
+        return min(max((value - low) / (high - low), 0.0), 1.0)
 
     def px(self, value: float) -> float:
         return self.left + self._share(self.chart.x, value, self.x_low, self.x_high) * (self.right - self.left)
@@ -366,6 +368,16 @@ def _bars(frame: _Frame, layers: Sequence[Bars]) -> list[str]:
     return out
 
 
+def _axes_data(frame: _Frame) -> str:
+    """What a script needs to turn pixels back into values; only for linear axes without named ticks."""
+    chart = frame.chart
+    if chart.x.log or chart.y.log or (chart.x.ticks is not None and not chart.x.numeric):
+        return ""
+    numbers = (frame.x_low, frame.x_high, frame.left, frame.right, frame.y_low, frame.y_high, frame.bottom, frame.top)
+    values = " ".join(f"{value:.6g}" for value in (*numbers, chart.scale, chart.digits))
+    return f' data-axes="{values}" data-x="{escape(chart.x.label)}"'
+
+
 def svg(chart: Chart, identity: str) -> Markup:
     """The chart as inline SVG; ``identity`` must be unique on its page (it names title and description)."""
     frame = _Frame(chart)
@@ -373,7 +385,7 @@ def svg(chart: Chart, identity: str) -> Markup:
     lines = [layer for layer in chart.layers if isinstance(layer, Line)]
     out = [
         f'<svg class="chart" role="img" width="{chart.width}" height="{chart.height}" '
-        f'viewBox="0 0 {chart.width} {chart.height}" aria-labelledby="{identity}-t {identity}-d">'
+        f'viewBox="0 0 {chart.width} {chart.height}" aria-labelledby="{identity}-t {identity}-d"{_axes_data(frame)}>'
         f'<title id="{identity}-t">{escape(chart.title)}</title>'
         f'<desc id="{identity}-d">{escape(chart.description)}</desc>'
     ]

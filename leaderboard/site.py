@@ -262,7 +262,7 @@ def write(
 ) -> tuple[int, int]:
     """Write all files of a site into ``folder``; returns the numbers of pages and of runs."""
     runs = read_runs(store, workers or len(os.sched_getaffinity(0)), cache)
-    views = Views(runs, boards(runs, store), claims(runs, store))
+    views = Views(runs, boards(runs, store))
     folder.mkdir(parents=True)
     writer = _Writer(folder)
     latest = max((run.record.provenance.ended[:10] for run in runs), default="")
@@ -343,11 +343,6 @@ def _render(template: str, context: Mapping[str, Any]) -> bytes:
     text = environment().get_template(template).render(context)
     # A lone surrogate (from a broken file name, say) has no UTF-8: show a question mark rather than fail.
     return text.encode("utf-8", errors="replace")
-
-
-def claims(runs: Sequence[Run], store: Path) -> list[dict[str, Any]]:
-    """Claims with their verdicts on the records of the store, for the templates."""
-    return []
 
 
 def _write_bundles(writer: _Writer, runs: Sequence[Run], store: Path, config: SiteConfig) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -59,7 +60,25 @@ def thin(points: Sequence[tuple[float, float]], most: int) -> list[tuple[float, 
     return [(part[-1][0], math.fsum(y for _, y in part) / len(part)) for part in parts]
 
 
-def training_curve(board: Board, reuse: int, styles: Styles, points: int = 64) -> Chart:
+def training_curves(board: Board, styles: Styles, points: int = 64) -> list[tuple[int, Chart]]:
+    """One panel for each N, all with the same axes."""
+    charts = [(reuse, training_curve(board, reuse, styles, points)) for reuse in board.ratios]
+    values = [
+        value
+        for _, chart in charts
+        for layer in chart.layers
+        if isinstance(layer, Line)
+        for column in (layer.y, layer.low or (), layer.high or ())
+        for item in column
+        if (value := clean(item)) is not None
+    ]
+    if not values:
+        return []
+    low, high = max(0.0, min(values) - 0.02), min(1.0, max(values) + 0.02)
+    return [(n, replace(c, y=replace(c.y, low=low, high=high))) for n, c in charts if not c.empty]
+
+
+def training_curve(board: Board, reuse: int, styles: Styles, points: int) -> Chart:
     """Training score against policy updates, one curve a method, with a band where there are several seeds."""
     layers = []
     for arm in board.arms:
@@ -76,6 +95,16 @@ def training_curve(board: Board, reuse: int, styles: Styles, points: int = 64) -
         layers,
         scale=100,
     )
+
+
+def late_by_reuse(board: Board, styles: Styles, scores: Mapping[tuple[str, int], Mapping[str, Any]]) -> Chart:
+    """Late training score against N. ``scores``: (method, N) -> row of `leaderboard.tables.training`."""
+
+    def look(arm: Arm, view: str, task: str) -> tuple[float, float, float] | None:
+        row = scores.get((arm.method, arm.reuse or 0))
+        return None if row is None or clean(row["score"]) is None else (row["score"], row["low"], row["high"])
+
+    return score_by_reuse(board, styles, look, "", "", "Late training score against N", "late score, %")
 
 
 def score_by_reuse(
@@ -131,7 +160,7 @@ def kernel(
         f"Kernel φ(W), A {relation} 0",
         f"The coefficient phi that multiplies A times the gradient of log pi, against the log importance weight "
         f"log W of the response, for {SIGN_WORDS[sign]}s.",
-        Axis("log W (nats)", low=-4.0, high=4.0, ticks=[(v, short(v)) for v in range(-4, 5)]),
+        Axis("log W (nats)", low=-4.0, high=4.0, ticks=[(v, short(v)) for v in range(-4, 5)], numeric=True),
         Axis("φ(W)", low=0.0),
         layers,
         rules=(("x", 0.0),),
@@ -161,7 +190,6 @@ def histogram(runs: Sequence[Run], sign: str, group: int, edges: Sequence[float]
         ],
         scale=100,
         digits=1,
-        width=440,
     )
 
 

@@ -15,12 +15,6 @@ Tone = Literal["", "good", "warn", "bad", "quiet"]
 
 #: Views of a score: which grader, and which measure. The first is what shows without a choice.
 VIEWS = ("published-1", "published-k", "audited-1", "audited-k")
-VIEW_NAMES = {
-    "published-1": "published grader, pass@1",
-    "published-k": "published grader, pass@k",
-    "audited-1": "audited grader, pass@1",
-    "audited-k": "audited grader, pass@k",
-}
 
 
 @dataclass(frozen=True)
@@ -42,11 +36,22 @@ class Cell:
     views: Mapping[str, Cell] = field(default_factory=dict)
 
     @property
-    def key(self) -> str:
-        """What a column is sorted by."""
-        if isinstance(self.value, float):
+    def target(self) -> str:
+        """Where the views of the cell lead: all to the same runs."""
+        return next((cell.href for cell in self.views.values() if cell.href), "")
+
+    @property
+    def sort_key(self) -> str:
+        """What a column is sorted by; empty where the text says it."""
+        if self.views or self.value is None or str(self.value) == self.text:
+            return ""
+        if not isinstance(self.value, float):
+            return str(self.value)
+        plain = self.text.replace(",", "").replace("−", "-").lstrip("+")
+        try:
+            return "" if abs(float(plain) - self.value) <= 0.0500001 else f"{self.value:.6g}"
+        except ValueError:
             return f"{self.value:.6g}"
-        return self.text if self.value is None else str(self.value)
 
     @property
     def exported(self) -> float | int | str | None:

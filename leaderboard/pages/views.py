@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 import methods
 from harness.records import GRADERS, Record
-from leaderboard import published, tables
+from leaderboard import claims, published, tables
 from leaderboard.charts import Chart, Value, clean, data_table, legend, number, short, svg
 from leaderboard.pages import figures
 from leaderboard.pages.boards import METHOD_ORDER, SIGNS, Arm, Board, Run, method_sort, slug, task_sort, task_title
@@ -54,20 +54,26 @@ class Figure:
 
     chart: Chart
     identity: str
+    most_rows: int = 40
 
     @property
     def svg(self) -> Markup:
         """The drawing."""
         return svg(self.chart, self.identity)
 
-    @property
+    @cached_property
     def legend(self) -> list[tuple[Markup, str]]:
         """Keys and labels."""
         return legend(self.chart)
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Labels of the legend."""
+        return tuple(label for _, label in self.legend)
+
     @cached_property
     def _table(self) -> tuple[list[str], list[list[str]]]:
-        return data_table(self.chart)
+        return data_table(self.chart, self.most_rows)
 
     @property
     def header(self) -> list[str]:
@@ -147,10 +153,9 @@ def status_cell(arm: Arm) -> Cell:
 class Views:
     """All pages of a store."""
 
-    def __init__(self, runs: Sequence[Run], boards: Sequence[Board], claims: Sequence[Mapping[str, Any]] = ()) -> None:
+    def __init__(self, runs: Sequence[Run], boards: Sequence[Board]) -> None:
         self.runs = runs
         self.boards = boards
-        self.claims = claims
         self.titles = dict(sorted(((run.method, run.title) for run in runs), key=lambda item: method_sort(item[0])))
         self.registered = methods.available()
         for name, entry in self.registered.items():
@@ -437,24 +442,28 @@ class Views:
         kept = {name: curve for name, curve in self.kernels.items() if names is None or name in names}
         return [Figure(figures.kernel(kept, sign, self.styles), f"kernel-{sign}") for sign in SIGNS] if kept else []
 
-    def curve_figures(self, board: Board, points: int = 64) -> list[Figure]:
+    def curve_figures(self, board: Board, points: int = 64, rows: int = 40) -> list[Figure]:
         """Training curves, one panel for each N."""
-        made = (
-            Figure(figures.training_curve(board, reuse, self.styles, points), f"curve-{board.key}-{reuse}")
-            for reuse in board.ratios
-        )
-        return [item for item in made if not item.chart.empty]
+        return [
+            Figure(chart, f"curve-{board.key}-{reuse}", rows)
+            for reuse, chart in figures.training_curves(board, self.styles, points)
+        ]
 
-    def reuse_figures(self, board: Board) -> list[Figure]:
-        """Macro average and late score against N."""
+    def summary_figures(self, board: Board) -> list[Figure]:
+        """Macro average and late score against N, and cost against score."""
         view = self.view(board)
+        late = {
+            (row["method"], row["reuse"]): row
+            for row in _rows(tables.training(board.results))
+            if row["measure"] == "late"
+        }
+        macro = figures.score_by_reuse(
+            board, self.styles, view.scores, VIEWS[0], "macro", "Held-out macro average against N"
+        )
         made = [
-            Figure(
-                figures.score_by_reuse(
-                    board, self.styles, view.scores, VIEWS[0], "macro", "Held-out macro average against N"
-                ),
-                f"macro-{board.key}",
-            )
+            Figure(macro, f"macro-{board.key}"),
+            Figure(figures.late_by_reuse(board, self.styles, late), f"late-{board.key}"),
+            Figure(figures.cost_against_score(board, self.styles, view.scores, VIEWS[0]), f"cost-{board.key}"),
         ]
         return [item for item in made if not item.chart.empty]
 
@@ -497,7 +506,7 @@ class Views:
         )
         out.append(
             (
-                "Truncation, graders, cost",
+                "Truncation and graders",
                 "",
                 [
                     Figure(
@@ -520,10 +529,6 @@ class Views:
                             f"{board.model}, mean over seeds.",
                         ),
                         f"disagreement-{board.key}",
-                    ),
-                    Figure(
-                        figures.cost_against_score(board, self.styles, view.scores, VIEWS[0]),
-                        f"cost-{board.key}",
                     ),
                 ],
             )
@@ -572,10 +577,11 @@ class Views:
                 "paper": paper,
                 "kernels": self.kernel_figures(list(METHOD_ORDER) if len(self.kernels) > 8 else None),
                 "curves": {
-                    view.board.key: [*self.curve_figures(view.board, 48), *self.reuse_figures(view.board)]
+                    view.board.key: (self.curve_figures(view.board, 48, 12), self.summary_figures(view.board))
                     for view in [*shown, *small[:1]]
                 },
-                "claims": self.claims,
+                "claims": self.claim_rows,
+                "tones": VERDICT_TONES,
                 "method_names": [(self.titles[name], self.method_page(name)) for name in self.method_names],
                 "counts": {
                     "runs": len(self.runs),
@@ -603,7 +609,7 @@ class Views:
                 "section": "index",
                 "view": view,
                 "curves": self.curve_figures(board),
-                "reuse": self.reuse_figures(board),
+                "summary": self.summary_figures(board),
                 "deep": self.deep_figures(board),
                 "runs": runs,
                 "digests": sorted({run.record.protocol.digest for run in board.runs}),
@@ -1098,8 +1104,78 @@ class Views:
             label,
         )
 
+    @cached_property
+    def claim_rows(self) -> list[dict[str, Any]]:
+        """Every claim with its outcome on the printed tables and on the runs of the closed division at scale."""
+        files = claims.shipped()
+        printed = claims.evaluate(files, claims.Printed())
+        shown = [board for board in self.boards if not board.small and board.division == "closed"]
+        here = self._outcomes(shown) if shown else [None] * len(printed)
+        return [
+            {"id": claim.claim.id, "text": claim.claim.statement, "printed": claim, "here": outcome}
+            for claim, outcome in zip(printed, here, strict=True)
+        ]
+
+    def _outcomes(self, chosen: Sequence[Board]) -> list[claims.Outcome]:
+        """Every claim on the records of some boards together."""
+        records = tuple(item for board in chosen for item in board.results.records)
+        source = claims.Reproduced(tables.Results(chosen[0].store, records), division=chosen[0].division)
+        return claims.evaluate(claims.shipped(), source)
+
     def _claims(self) -> Page:
-        return Page("claims.html", "claims.html", {"title": "Claims", "section": "claims", "claims": self.claims})
+        made = []
+        for row in self.claim_rows:
+            if row["here"] is not None and row["here"].verdict != "no data":
+                made.append(self._claim_table(row["here"], f"claim-{row['id']}"))
+                row["table"] = made[-1]
+        small = [(board, self._outcomes([board])) for board in self.boards if board.small]
+        return Page(
+            "claims.html",
+            "claims.html",
+            {"title": "Claims", "section": "claims", "claims": self.claim_rows, "small": small, "tones": VERDICT_TONES},
+            made,
+        )
+
+    def _claim_table(self, outcome: claims.Outcome, name: str) -> Table:
+        """The settings that decide a claim."""
+        rows = []
+        tones: dict[str, Tone] = {"yes": "good", "no": "bad", "unsure": "warn"}
+        for one in outcome.settings:
+            label = {"early": "Early score", "late": "Late score", MACRO: "Macro average"}.get(
+                one.measure, task_title(one.measure)
+            )
+            lead = one.lead
+            rows.append(
+                Row(
+                    [
+                        Cell(one.model, one.model),
+                        Cell(str(one.reuse), one.reuse),
+                        Cell(label, label),
+                        Cell("–")
+                        if lead is None
+                        else Cell(
+                            signed(100 * lead.value),
+                            100 * lead.value,
+                            _times(lead.low),
+                            _times(lead.high),
+                            interval(lead.low, lead.high),
+                        ),
+                        Cell(one.answer, tone=tones[one.answer]),
+                    ]
+                )
+            )
+        return Table(
+            name,
+            "Lead of the method over its best rival, in points, with an interval that holds for all settings at once.",
+            [
+                Column("model", "Model", number=False),
+                Column("reuse", "N"),
+                Column("measure", "Measure", number=False),
+                Column("lead", "Lead"),
+                Column("verdict", "Leads?", number=False),
+            ],
+            [Group("", rows)],
+        )
 
     def _runs(self) -> Page:
         made = [self._run_table(board.runs, f"runs-{board.key}", _board_label(board)) for board in self.boards]
@@ -1332,7 +1408,7 @@ def _inconclusive(rows: Mapping[tuple[str, int], Mapping[str, Mapping[str, Any]]
             continue
         gaps = [g for row in tied if not row["leader"] and (g := _times(row["detectable"])) is not None]
         size = f" (differences under {number(max(gaps))} points could have been missed)" if gaps else ""
-        parts.append(f"at N = {reuse} {len(tied) - 1} of the {len(block) - 1} others{size}")
+        parts.append(f"at N = {reuse}, {len(tied) - 1} of the {len(block) - 1} others{size}")
     return [f"Not told apart from the highest macro average: {'; '.join(parts)}."] if parts else []
 
 
