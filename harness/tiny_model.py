@@ -29,7 +29,7 @@ class TinyRecipe:
 
     version: int = 1
     seed: int = 0
-    steps: int = 640
+    steps: int = 900
     batch_size: int = 96
     peak_learning_rate: float = 6e-3
     warmup_steps: int = 50
@@ -112,9 +112,7 @@ def save_tokenizer(folder: Path) -> None:
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<pad>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
     tokenizer.decoder = decoders.Fuse()
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<eos>").save_pretrained(
-        folder
-    )
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<eos>").save_pretrained(folder)
 
 
 def _build(recipe: TinyRecipe, folder: Path, progress: Callable[[int, int], None] | None) -> None:

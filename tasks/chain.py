@@ -104,9 +104,7 @@ def chain(digits: str, rng: random.Random, *, wrong_pair: float = 0.0, wrong_tri
         parts.append(digits)
 
 
-def pretraining_texts(
-    rng: random.Random, *, wrong_pair: float = 0.0, wrong_triple: float = 0.0
-) -> Iterator[str]:
+def pretraining_texts(rng: random.Random, *, wrong_pair: float = 0.0, wrong_triple: float = 0.0) -> Iterator[str]:
     """An endless stream of problems with responses for the base model, none of them held out."""
     held_out = held_out_strings()
     while True:

@@ -1,0 +1,43 @@
+"""``python -m harness.openrlhf.entry ...``: OpenRLHF's own PPO command with our actors, in a Ray that is running.
+
+The arguments are those of ``openrlhf.cli.train_ppo_ray``. Ray's address comes from ``RAY_ADDRESS``, the cell from the
+variable of `harness.openrlhf.worker_spec`.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+
+from harness.openrlhf import cpu
+from harness.openrlhf.worker_spec import VARIABLE
+
+WORKER_ENVIRONMENT = {
+    "TOKENIZERS_PARALLELISM": "false",
+    "PYTHONWARNINGS": "ignore",
+    "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "1",
+}
+
+
+def main() -> None:
+    """Connect to Ray and run the training to its end."""
+    cpu.install()
+    import ray
+
+    environment = {**WORKER_ENVIRONMENT, VARIABLE: os.environ[VARIABLE]}
+    if not cpu.has_cuda():
+        environment |= cpu.ENVIRONMENT
+    os.environ.update(environment)
+    ray.init(
+        address=os.environ["RAY_ADDRESS"],
+        runtime_env={"env_vars": environment, "worker_process_setup_hook": "harness.openrlhf.cpu.install"},
+        log_to_driver=True,
+    )
+    from harness.openrlhf import actors
+
+    actors.register()
+    runpy.run_module("openrlhf.cli.train_ppo_ray", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

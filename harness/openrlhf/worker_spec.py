@@ -1,0 +1,50 @@
+"""What the Ray workers of a training run must know, carried to them in one environment variable."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+VARIABLE = "REUSE_BENCH_WORKER"
+
+
+class RewardSpec(BaseModel):
+    """How a response is rewarded."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: str
+    grader: Literal["published", "audited"]
+    right: float
+    wrong: float
+
+
+class WorkerSpec(BaseModel):
+    """One cell, as its workers see it. ``source_sha256`` is what the driver believes the loss to be."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    method: str
+    hyperparameters: dict[str, Any]
+    source_sha256: str
+    run_seed: int
+    training_dir: str
+    reward: RewardSpec
+
+    def to_environment(self) -> dict[str, str]:
+        """The variable that carries this to the workers."""
+        return {VARIABLE: self.model_dump_json()}
+
+    @classmethod
+    def from_environment(cls) -> WorkerSpec:
+        """Read it back in a worker."""
+        return cls.model_validate_json(os.environ[VARIABLE])
+
+
+def derived_seed(*parts: int | str) -> int:
+    """A 31-bit seed that depends on all ``parts`` and on nothing else (SHA-256)."""
+    text = "\0".join(map(str, parts))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1

@@ -1,0 +1,67 @@
+"""The Ray that a run uses: the one at an address, or a local one that is started and stopped again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from methods.errors import UserError
+
+LOCAL_OBJECT_STORE_BYTES = 1 << 30
+CPUS_PER_CELL = 6
+"""Ray's CPUs are a count of processes, not of cores: driver, controller, engine, trainer and room for two more."""
+
+
+def import_ray() -> object:
+    """Import Ray, or say what to install."""
+    try:
+        import ray
+    except ImportError as error:
+        raise UserError(
+            "training needs the package ray, which is not installed: install the training stack with "
+            "`python requirements/install.py cpu` (or `gpu`)"
+        ) from error
+    return ray
+
+
+@contextmanager
+def ray_cluster(address: str | None, *, cells_at_once: int = 1, pretend_gpus: int = 0) -> Iterator[str]:
+    """Be connected to Ray; yields the address that other processes of the run connect to.
+
+    Args:
+        address: of a running cluster (``auto``, ``host:port`` or ``ray://...``), or None for a local one.
+        cells_at_once: how many cells a local Ray has to have room for.
+        pretend_gpus: GPUs that a local Ray claims on a machine without any.
+
+    Raises:
+        UserError: no Ray answers at the address.
+    """
+    import_ray()
+    import ray
+
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        if address is not None:
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        else:
+            ray.init(
+                num_cpus=CPUS_PER_CELL * cells_at_once,
+                num_gpus=pretend_gpus or None,
+                include_dashboard=False,
+                object_store_memory=LOCAL_OBJECT_STORE_BYTES,
+                log_to_driver=False,
+                logging_level="ERROR",
+                _node_ip_address="127.0.0.1",
+            )
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        where = f"at {address}" if address else "on this machine"
+        reason = str(error).splitlines()[0]
+        raise UserError(
+            f"no Ray can be used {where} ({reason}): check --address, or leave it out to start a local one"
+        ) from error
+    try:
+        context = ray.get_runtime_context()
+        yield address if address and address.startswith("ray://") else context.gcs_address
+    finally:
+        ray.shutdown()
