@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
@@ -369,6 +370,26 @@ class Architecture(_Part):
         return self.layers * self._layer(self.experts_per_token) + self.vocabulary * self.hidden + self.hidden
 
     @property
+    def largest_block(self) -> int:
+        """Parameters that ZeRO-3 gathers at once: the MLP, with all of its experts."""
+        return 3 * self.hidden * self.intermediate * max(self.experts, 1) + self.hidden * self.experts
+
+    @property
+    def layer_activations(self) -> int:
+        """Numbers that one token leaves inside a layer for its backward pass, with flash attention."""
+        attention = 2 * self.head_dim * (self.heads + self.kv_heads)
+        return 6 * self.hidden + attention + max(self.experts_per_token, 1) * (4 * self.intermediate + self.hidden)
+
+    def touched_parameters(self, tokens: float) -> float:
+        """Parameters that a decoding step reads for that many tokens, each with experts of its own."""
+        if not self.experts:
+            return float(self.active_parameters)
+        expert = 3 * self.hidden * self.intermediate
+        missed = math.pow(1 - self.experts_per_token / self.experts, tokens)
+        hit = self.experts * (1 - missed)
+        return self.active_parameters + self.layers * expert * (hit - self.experts_per_token)
+
+    @property
     def kv_values_per_token(self) -> int:
         """Numbers that the key-value cache keeps for one token."""
         return 2 * self.layers * self.kv_heads * self.head_dim
@@ -377,12 +398,13 @@ class Architecture(_Part):
 class Planning(_Part):
     """What the estimates of `reuse-bench plan` rest on, for one base model.
 
-    A measured ``cell_seconds`` replaces the model of the time that a cell takes; without it, everything that the
-    model needs must be given.
+    Measured seconds replace the model of the time that a cell takes; without them, everything that the model needs
+    must be given.
     """
 
     architecture: Architecture
-    cell_seconds: Annotated[float, Field(gt=0)] | None = None
+    training_seconds: Annotated[float, Field(gt=0)] | None = None
+    evaluation_seconds: Annotated[float, Field(gt=0)] | None = None
     gpu: str | None = Field(default=None, description="kind of GPU, by its name in harness/plan.py")
     training_response_tokens: Annotated[float, Field(gt=0)] | None = Field(
         default=None, description="mean length of responses while training"
@@ -402,9 +424,11 @@ class Planning(_Part):
 
     @model_validator(mode="after")
     def _measured_or_modelled(self) -> Self:
-        missing = [name for name in type(self).model_fields if getattr(self, name) is None and name != "cell_seconds"]
-        if self.cell_seconds is None and missing:
-            raise ValueError(f"without cell_seconds the estimate also needs {', '.join(missing)}")
+        measured = ("training_seconds", "evaluation_seconds")
+        needed = measured if self.gpu is None else set(type(self).model_fields) - set(measured)
+        missing = sorted(name for name in needed if getattr(self, name) is None)
+        if missing:
+            raise ValueError(f"the estimate also needs {', '.join(missing)}")
         return self
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 import yaml
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from harness.protocol import FREE_SECTIONS, Protocol, available, drift, leaves, load_protocol
@@ -25,6 +28,8 @@ def register(app: typer.Typer) -> None:
     """Add the commands of this group."""
     list_app.command("protocols")(list_protocols)
     show_app.command("protocol")(show_protocol)
+    app.command("plan")(plan)
+    app.command("doctor")(doctor)
 
 
 def parse_overrides(settings: list[str] | None) -> dict[str, Any]:
@@ -150,3 +155,106 @@ def _text(value: Any) -> str:
     if value is None:
         return "none"
     return value if isinstance(value, str) else json.dumps(value)
+
+
+Chosen = Annotated[list[str] | None, typer.Option(help="Only these; repeatable.")]
+ChosenNumbers = Annotated[list[int] | None, typer.Option(help="Only these; repeatable.")]
+
+
+def plan(
+    protocols: Annotated[list[str], typer.Option("--protocol", help="Id or file of a protocol; repeatable.")],
+    method: Chosen = None,
+    reuse: ChosenNumbers = None,
+    model: Chosen = None,
+    seed: ChosenNumbers = None,
+    settings: Set = None,
+    gpus_per_cell: Annotated[int | None, typer.Option(help="GPUs of a cell, in place of the protocol's.")] = None,
+    cluster: Annotated[str | None, typer.Option(metavar="NxG", help="N nodes of G GPUs; default: one cell's.")] = None,
+    price: Annotated[float | None, typer.Option(help="Price of a GPU-hour.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Estimate GPU-hours, wall time on a cluster, memory, disk and cost, before anything is run."""
+    from harness import plan as planning
+    from harness.grid import cells
+
+    estimates: list[planning.CellEstimate] = []
+    chosen = [load_protocol(name).with_overrides(parse_overrides(settings)) for name in protocols]
+    for protocol in chosen:
+        runtime = protocol.runtime.with_gpus(gpus_per_cell) if gpus_per_cell else protocol.runtime
+        for cell in cells(protocol, method, reuse, model, seed):
+            estimates.append(planning.estimate(protocol, cell, runtime))
+    if cluster is None:
+        largest = max(one.largest_need for one in estimates)
+        cluster = f"{max(one.need.nodes for one in estimates)}x{largest}"
+    nodes = planning.cluster_nodes(cluster)
+    schedule = planning.simulate(estimates, nodes)
+    report = planning.report(chosen, estimates, nodes, schedule, price)
+    if as_json:
+        typer.echo(json.dumps(report, indent=1))
+        return
+    console = Console(soft_wrap=True)
+    table = Table(box=None, pad_edge=False)
+    for heading in ("cell", "GPUs", "training", "evaluation", "GPU-hours"):
+        table.add_column(heading, no_wrap=True, justify="left" if heading == "cell" else "right")
+    for one in report["cells"]:
+        table.add_row(
+            one["id"],
+            str(one["gpus"]),
+            _duration(one["training_seconds"]),
+            _duration(one["evaluation_seconds"]),
+            f"{one['gpu_hours']:.1f}",
+        )
+    console.print(table)
+    console.print(f"\n{len(estimates)} cells, {report['gpu_hours']:,.0f} GPU-hours")
+    console.print(
+        f"wall time on {cluster}: {_duration(report['makespan_seconds'])} "
+        f"(no schedule is shorter than {_duration(report['fluid_bound_seconds'])})",
+        highlight=False,
+    )
+    disk = f"{report['disk_peak_bytes'] / 1e9:,.0f} GB at most, {report['disk_kept_bytes'] / 1e9:,.0f} GB at the end"
+    console.print(f"disk: {disk}", highlight=False)
+    if report["cost"] is not None:
+        console.print(f"cost: {report['cost']:,.0f} at {price:g} a GPU-hour", highlight=False)
+    for name, memory in report["memory"].items():
+        verdict = "fits" if memory["fits"] else "does NOT fit"
+        console.print(
+            f"memory of {name}: {memory['peak']:.0f} of {memory['available']:.0f} GiB per {memory['gpu']}, "
+            f"{verdict}; host {memory['host']:.0f} GiB a node",
+            highlight=False,
+        )
+    console.print("the model behind it:")
+    for line in report["assumptions"]:
+        console.print(f"  {escape(line)}", highlight=False)
+
+
+def doctor(
+    protocol: Annotated[str, typer.Option(help="The protocol that is to be run.")] = "tiny",
+    runs: Annotated[Path, typer.Option(help="Folder for run directories.")] = Path("runs"),
+    data_dir: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Do not try the network.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Check this machine: what is missing, what it means, and how to mend it. Exit code 1 when something is broken."""
+    from harness.doctor import examine
+
+    checks = examine(load_protocol(protocol), runs=runs, data=data_dir, offline=offline)
+    if as_json:
+        typer.echo(json.dumps([asdict(check) for check in checks], indent=1))
+    else:
+        console = Console(soft_wrap=True)
+        marks = {"ok": "[green]ok[/green]     ", "warning": "[yellow]warning[/yellow]", "broken": "[red]broken[/red] "}
+        for check in checks:
+            console.print(f"{marks[check.state]} {check.name}: {escape(check.found)}", highlight=False)
+            if check.state != "ok":
+                console.print(f"        {escape(check.meaning)}", highlight=False)
+                console.print(f"        mend: {escape(check.mend)}", highlight=False)
+    if any(check.state == "broken" for check in checks):
+        raise typer.Exit(1)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 72 * 3600 else f"{seconds / 86400:.1f} d"
