@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 
 from harness.protocol import Protocol, available, drift, load_protocol, unknown_value
 from harness.records import Seeds
+from harness.seeds import derived_seed
 from methods.errors import UserError
 
 _CELL_ID = re.compile(r"^([^/]+)/([^/]+)/n(\d+)/([^/]+)/seed(\d+)$")
@@ -62,12 +62,6 @@ class Cell:
             )
         protocol, model, reuse, method, seed = match.groups()
         return cls(protocol, model, int(reuse), method, int(seed))
-
-
-def derived_seed(run_seed: int, purpose: str) -> int:
-    """A seed of 31 bits for one purpose; the same on every machine."""
-    digest = hashlib.sha256(f"reuse-bench {purpose} {run_seed}".encode()).digest()
-    return int.from_bytes(digest[:4], "big") >> 1
 
 
 def cells(

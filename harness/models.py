@@ -35,16 +35,16 @@ def resolve_model(spec: BaseModelSpec, progress: Callable[[int, int], None] | No
         from huggingface_hub import snapshot_download
     except ImportError as error:
         raise UserError(
-            f"model {spec.name}: {spec.source} is no folder, and fetching it needs the package huggingface-hub: install "
-            "the training stack with `python requirements/install.py cpu` (or `gpu`)"
+            f"model {spec.name}: {spec.source} is no folder, and fetching it needs the package huggingface-hub: "
+            "install the training stack with `python requirements/install.py cpu` (or `gpu`)"
         ) from error
     try:
         return Path(snapshot_download(spec.source, revision=spec.revision, allow_patterns=_HUB_FILES))
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(
-            f"model {spec.name}: {spec.source} is neither a folder nor to be had from the hub ({reason}): check the name "
-            "and the network, or fetch it elsewhere and set models.source to its folder"
+            f"model {spec.name}: {spec.source} is neither a folder nor to be had from the hub ({reason}): check the "
+            "name and the network, or fetch it elsewhere and set models.source to its folder"
         ) from error
 
 

@@ -9,11 +9,11 @@ from typing import Literal
 
 from harness import evaluation, provenance
 from harness.evaluation import EngineOptions, Progress, TaskPlan
-from harness.grid import derived_seed
 from harness.models import resolve_model
 from harness.protocol import BaseModelSpec, Protocol, drift
 from harness.records import Cost, ModelRef, ProtocolRef, Record, Seeds, record_folder, write_record
 from harness.run_directory import now
+from harness.seeds import derived_seed
 from harness.tiny_model import directory_digest
 
 

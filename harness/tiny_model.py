@@ -175,7 +175,7 @@ def _pretrain(model: object, recipe: TinyRecipe, progress: Callable[[int, int], 
         logits = model(input_ids=tokens[:, :-1], attention_mask=(tokens[:, :-1] != 0).long()).logits
         loss = cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=0)
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()

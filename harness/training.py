@@ -12,17 +12,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.grid import Cell
 from harness.models import end_token
 from harness.openrlhf.arguments import TrainingPaths, training_arguments
-from harness.openrlhf.worker_spec import RewardSpec, WorkerSpec, derived_seed
+from harness.openrlhf.worker_spec import RewardSpec, WorkerSpec
 from harness.protocol import Protocol, collapse_reason
 from harness.records import canonical_json, write_atomically
 from harness.run_directory import RunDirectory
+from harness.seeds import derived_seed
 from harness.tiny_model import directory_digest
 from methods.errors import UserError
 from methods.registry import get, source_digest
@@ -47,6 +48,18 @@ class TrainingResult:
     updates: int
     collapse: str | None
     checkpoint_digest: str | None
+
+
+def read_result(run: RunDirectory) -> TrainingResult:
+    """How the training that is complete in this folder ended."""
+    return TrainingResult(**json.loads(run.trained.read_text()))
+
+
+def resume_point(run: RunDirectory, cell: Cell) -> int:
+    """Policy updates in the last complete DeepSpeed checkpoint, from which training would continue; 0 for none."""
+    latest = run.checkpoints / "_actor" / "latest"
+    match = re.fullmatch(r"global_step(\d+)", latest.read_text().strip()) if latest.exists() else None
+    return int(match.group(1)) * cell.reuse if match else 0
 
 
 def training_problems(name: str) -> list[dict[str, str]]:
@@ -122,8 +135,7 @@ def train_cell(
         KeyboardInterrupt: passed on after the training process was ended.
     """
     if run.trained.exists():
-        done = json.loads(run.trained.read_text())
-        return TrainingResult(done["updates"], done["collapse"], done["checkpoint_digest"])
+        return read_result(run)
     run.training.mkdir(parents=True, exist_ok=True)
     write_prompts(protocol, cell, model, run.prompts)
     spec = worker_spec(protocol, cell, run, hyperparameters)
@@ -131,16 +143,7 @@ def train_cell(
     shutil.rmtree(run.final, ignore_errors=True)
     collapse = _watch(_start(arguments, spec, run, ray_address), protocol, run, progress)
     result = _judge(protocol, run, spec, collapse)
-    write_atomically(
-        run.trained,
-        canonical_json(
-            {
-                "updates": result.updates,
-                "collapse": result.collapse,
-                "checkpoint_digest": result.checkpoint_digest,
-            }
-        ),
-    )
+    write_atomically(run.trained, canonical_json(asdict(result)))
     if not protocol.runtime.keep_intermediate_weights:
         shutil.rmtree(run.checkpoints, ignore_errors=True)
     return result
@@ -160,7 +163,7 @@ def worker_spec(
         method=cell.method,
         hyperparameters=dict(method.hyperparameters),
         source_sha256=source_digest(cell.method),
-        run_seed=cell.seed,
+        run_seed=cell.seeds.rollout,
         training_dir=str(run.training.resolve()),
         reward=RewardSpec(
             task=protocol.data.train, grader=grader, right=protocol.reward.right, wrong=protocol.reward.wrong

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from methods.errors import UserError
-from reuse_bench.commands import data, evaluation, facts, methods, protocols, results, site
+from reuse_bench.commands import data, evaluation, facts, methods, protocols, results, runs, site
 
 EXIT_CHECK_FAILED = 1
 EXIT_USAGE = 2
@@ -29,6 +29,7 @@ facts.register(app)
 methods.register(app)
 protocols.register(app)
 data.register(app)
+runs.register(app)
 evaluation.register(app)
 results.register(app)
 site.register(app)

@@ -24,7 +24,8 @@ import torch.distributed as dist
 
 from harness.openrlhf import cpu
 from harness.openrlhf.loss import MethodLoss
-from harness.openrlhf.worker_spec import WorkerSpec, derived_seed
+from harness.openrlhf.worker_spec import WorkerSpec
+from harness.seeds import derived_seed
 from methods.diagnostics import summarise
 
 UPDATES_FILE = "updates.jsonl"
@@ -37,9 +38,9 @@ def _user_class(actor_class: Any) -> Any:
     return actor_class.__ray_metadata__.modified_class.__ray_actor_class__
 
 
-_BasePolicyActor = _user_class(ppo_actor.PolicyModelActor)
-_BaseRolloutActor = _user_class(vllm_engine.RolloutRayActor)
-_BaseDriver = _user_class(ppo_trainer.PPOTrainer)
+_BasePolicyActor: Any = _user_class(ppo_actor.PolicyModelActor)
+_BaseRolloutActor: Any = _user_class(vllm_engine.RolloutRayActor)
+_BaseDriver: Any = _user_class(ppo_trainer.PPOTrainer)
 _BaseTrainer: Any = ppo_actor.ActorPPOTrainer
 
 
@@ -204,6 +205,7 @@ def _report_worker(spec: WorkerSpec, loss: MethodLoss) -> None:
         "method": spec.method,
         "hyperparameters": dict(loss.method.hyperparameters),
         "source_sha256": loss.source_sha256,
+        "device": torch.cuda.get_device_name() if cpu.has_cuda() else "cpu",
         "pid": os.getpid(),
     }
     path = Path(spec.training_dir) / WORKER_FILE
@@ -226,7 +228,7 @@ class SeededRolloutActor(_BaseRolloutActor):  # type: ignore[misc]
     So methods see the same random numbers, in whatever order requests reach the engine.
     """
 
-    async def __init__(self, *args: Any, **kwargs: Any) -> None:
+    async def __init__(self, *args: Any, **kwargs: Any) -> None:  # type: ignore[misc]  # Ray awaits it
         kwargs["trust_remote_code"] = False
         if not cpu.has_cuda():
             kwargs["worker_extension_cls"] = "harness.openrlhf.cpu.CpuWorkerExtension"
@@ -270,6 +272,8 @@ class OrderedDriver(_BaseDriver):  # type: ignore[misc]
     OpenRLHF shuffles the prompts and keeps responses in the order in which they were finished. The file is shuffled
     already, and a rollout batch must not depend on timing.
     """
+
+    prompts_dataloader: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -36,7 +36,7 @@ def has_cuda() -> bool:
 
 
 class _CpuDevice(str):
-    """What ``torch.cuda.current_device()`` returns: ``.to(device)`` means the CPU, ``f"cuda:{device}"`` still parses."""
+    """What ``torch.cuda.current_device()`` returns: ``.to(device)`` is the CPU, ``f"cuda:{device}"`` still parses."""
 
     __slots__ = ()
 

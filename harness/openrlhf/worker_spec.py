@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from typing import Any, Literal
 
@@ -42,9 +41,3 @@ class WorkerSpec(BaseModel):
     def from_environment(cls) -> WorkerSpec:
         """Read it back in a worker."""
         return cls.model_validate_json(os.environ[VARIABLE])
-
-
-def derived_seed(*parts: int | str) -> int:
-    """A 31-bit seed that depends on all ``parts`` and on nothing else (SHA-256)."""
-    text = "\0".join(map(str, parts))
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1

@@ -1,0 +1,256 @@
+"""One cell from its protocol to its record: train, evaluate, record; each step skipped when it is complete."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from harness import evaluation, training
+from harness.evaluation import EvaluationError
+from harness.grid import Cell
+from harness.models import resolve_model
+from harness.protocol import Protocol
+from harness.recording import record_cell
+from harness.records import Attempt, Record, read_record
+from harness.run_directory import CellState, CellStatus, RunDirectory, now
+from harness.training import TrainingError, TrainingResult
+from methods.errors import UserError
+
+Step = Literal["training", "evaluating"]
+Report = Callable[[Cell, Step, int, int, str], None]
+"""Called with the cell, the step, what is done of it, what there is in all, and a word to it."""
+
+
+class CellFailedError(RuntimeError):
+    """A cell could not be completed; its state says why."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where runs are kept and where records go."""
+
+    runs: Path
+    results: Path
+
+
+@dataclass(frozen=True)
+class CellJob:
+    """A cell with what it is run under."""
+
+    protocol: Protocol
+    cell: Cell
+    places: Places
+    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
+    command: Sequence[str] | None = None
+
+    @property
+    def run(self) -> RunDirectory:
+        """The cell's folder."""
+        return RunDirectory.of(self.places.runs, self.cell)
+
+    @property
+    def record_path(self) -> Path:
+        """Where the cell's record is, or will be."""
+        return self.places.results / f"{self.cell.id}.json"
+
+
+def existing_record(job: CellJob) -> Record | None:
+    """The cell's record, if it is there and was made under this very protocol.
+
+    A failed cell counts as not run: the next call tries again.
+
+    Raises:
+        UserError: the record is damaged, or of another version of the protocol.
+    """
+    if not job.record_path.exists():
+        return None
+    record = read_record(job.record_path)
+    if record.protocol.digest != job.protocol.digest:
+        raise UserError(
+            f"{job.record_path}: field protocol.digest: {record.protocol.digest[:12]} is not that of "
+            f"{job.protocol.id} ({job.protocol.digest[:12]}); choose another folder with --results, or remove it"
+        )
+    return None if record.status == "failed" else record
+
+
+def run_cell(job: CellJob, ray_address: str, report: Report | None = None) -> Record:
+    """Train, evaluate and record the cell, or what of it is not done yet.
+
+    Raises:
+        CellFailedError: a step failed; the state and a record with status ``failed`` say why.
+        KeyboardInterrupt: the state is ``interrupted``; the same call continues.
+    """
+    with job.run.locked():
+        done = existing_record(job)
+        if done is not None:
+            return done
+        result = _train(job, ray_address, report)
+        if result.collapse:
+            return _record(job, "collapsed", result)
+        samples = _evaluate(job, report)
+        return _record(job, "done", result, samples)
+
+
+def train_only(job: CellJob, ray_address: str, report: Report | None = None) -> TrainingResult:
+    """Train the cell, if it is not trained."""
+    with job.run.locked():
+        return _train(job, ray_address, report)
+
+
+def evaluate_only(job: CellJob, report: Report | None = None) -> Record:
+    """Evaluate and record a cell that is trained.
+
+    Raises:
+        UserError: it is not trained yet.
+    """
+    with job.run.locked():
+        done = existing_record(job)
+        if done is not None:
+            return done
+        if not job.run.trained.exists():
+            raise UserError(
+                f"cell {job.cell.id} is not trained in {job.places.runs}: run `reuse-bench train` for it first"
+            )
+        result = training.read_result(job.run)
+        if result.collapse:
+            return _record(job, "collapsed", result)
+        return _record(job, "done", result, _evaluate(job, report))
+
+
+def _state(job: CellJob) -> CellState:
+    """The cell's state, new when it was never started.
+
+    Raises:
+        UserError: the folder holds a run under another version of the protocol.
+    """
+    state = job.run.read_state()
+    if state is None:
+        return CellState(cell=job.cell.id, protocol_digest=job.protocol.digest)
+    if state.protocol_digest != job.protocol.digest:
+        raise UserError(
+            f"{job.run.state_file}: field protocol_digest: {state.protocol_digest[:12]} is not that of "
+            f"{job.protocol.id} ({job.protocol.digest[:12]}); choose another folder with --runs, or remove the cell's"
+        )
+    return state
+
+
+def _train(job: CellJob, ray_address: str, report: Report | None) -> TrainingResult:
+    if job.run.trained.exists():
+        return training.read_result(job.run)
+    total = job.protocol.update.updates
+
+    def progress(done: int, _: int, score: float | None) -> None:
+        if report:
+            report(job.cell, "training", done, total, "" if score is None else f"score {score:.3f}")
+
+    if report:
+        report(job.cell, "training", 0, total, "starting")
+    model = resolve_model(job.protocol.model(job.cell.model))
+    with _step(job, "training", "trained") as attempt:
+        attempt["first_update"] = training.resume_point(job.run, job.cell) + 1
+        result = training.train_cell(
+            job.protocol,
+            job.cell,
+            job.run,
+            model,
+            ray_address,
+            hyperparameters=dict(job.hyperparameters),
+            progress=progress,
+        )
+        if result.collapse:
+            attempt["outcome"], attempt["reason"] = "collapsed", result.collapse
+        return result
+
+
+def _evaluate(job: CellJob, report: Report | None) -> dict[str, Path]:
+    def progress(done: int, total: int, what: str) -> None:
+        if report:
+            report(job.cell, "evaluating", done, total, what)
+
+    with _step(job, "evaluating", "evaluating"):
+        return evaluation.evaluate_checkpoint(
+            job.run.final,
+            evaluation.plans_from_protocol(job.protocol),
+            job.run.evaluation,
+            seed=job.cell.seeds.evaluation,
+            engine=evaluation.engine_from_protocol(job.protocol),
+            progress=progress,
+        )
+
+
+@contextmanager
+def _step(job: CellJob, during: CellStatus, after: CellStatus) -> Iterator[dict[str, Any]]:
+    """Keep the state true around a step, however the step ends. Yields facts of a training attempt to fill in."""
+    state = _state(job)
+    started, clock = now(), time.monotonic()
+    attempt: dict[str, Any] = {"outcome": "completed", "reason": None}
+    job.run.write_state(state.model_copy(update={"status": during, "detail": None}))
+    status: CellStatus = after
+    try:
+        yield attempt
+        if attempt["outcome"] == "collapsed":
+            status = "collapsed"
+    except (KeyboardInterrupt, SystemExit):
+        status, attempt["outcome"], attempt["reason"] = "interrupted", "interrupted", "stopped by its user"
+        raise
+    except (TrainingError, EvaluationError) as error:
+        status, attempt["outcome"], attempt["reason"] = "failed", "failed", str(error)
+        raise CellFailedError(f"{job.cell.id}: {error}") from error
+    except BaseException as error:
+        status, attempt["outcome"], attempt["reason"] = "failed", "failed", f"{type(error).__name__}: {error}"
+        raise
+    finally:
+        seconds = time.monotonic() - clock
+        changes: dict[str, Any] = {"status": status, "detail": attempt["reason"]}
+        if during == "training":
+            changes["training_seconds"] = state.training_seconds + seconds
+            changes["attempts"] = [
+                *state.attempts,
+                Attempt(
+                    started=started,
+                    ended=now(),
+                    first_update=attempt.get("first_update", 1),
+                    last_update=len(job.run.read_updates()),
+                    outcome=attempt["outcome"],
+                    reason=attempt["reason"],
+                ),
+            ]
+        else:
+            changes["evaluation_seconds"] = state.evaluation_seconds + seconds
+        job.run.write_state(state.model_copy(update=changes))
+
+
+def record_failure(job: CellJob) -> Record | None:
+    """A record of a cell that is given up: with the curve as far as it got. None when it never reached training."""
+    with job.run.locked():
+        return _record(job, "failed", None) if job.run.prompts.exists() else None
+
+
+def _record(
+    job: CellJob,
+    status: Literal["done", "collapsed", "failed"],
+    result: TrainingResult | None,
+    samples: Mapping[str, Path] | None = None,
+) -> Record:
+    state = _state(job)
+    path = record_cell(
+        job.protocol,
+        job.cell,
+        job.run,
+        resolve_model(job.protocol.model(job.cell.model)),
+        training.worker_spec(job.protocol, job.cell, job.run, dict(job.hyperparameters)),
+        state,
+        job.places.results,
+        status=status,
+        result=result,
+        plans=evaluation.plans_from_protocol(job.protocol) if samples else (),
+        samples=samples,
+        command=job.command,
+    )
+    record = read_record(path)
+    job.run.write_state(state.model_copy(update={"status": status, "record": record.id}))
+    return record

@@ -1,0 +1,231 @@
+"""`run`, `train`, `prepare` and `status`: cells of a protocol, from training to records."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from reuse_bench.commands.protocols import Set, parse_overrides
+
+if TYPE_CHECKING:
+    from harness.grid import Cell
+    from harness.runner import CellJob
+
+EXIT_CHECK_FAILED = 1
+EXIT_INTERRUPTED = 3
+
+ProtocolName = Annotated[str, typer.Option("--protocol", help="A protocol's name, or the path of a protocol file.")]
+Methods = Annotated[list[str] | None, typer.Option("--method", help="Only this method (repeatable).")]
+Reuses = Annotated[list[int] | None, typer.Option("--reuse", help="Only this reuse ratio N (repeatable).")]
+Models = Annotated[list[str] | None, typer.Option("--model", help="Only this base model (repeatable).")]
+Seeds = Annotated[list[int] | None, typer.Option("--seed", help="Only this run seed (repeatable).")]
+Runs = Annotated[Path, typer.Option("--runs", help="Folder for running and finished cells.")]
+Results = Annotated[Path, typer.Option("--results", help="The store of records.")]
+Address = Annotated[
+    str | None, typer.Option("--address", help="A running Ray (auto, host:port, ray://...); without it, a local one.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this group."""
+    app.command("prepare")(prepare)
+    app.command("run")(run)
+    app.command("train")(train)
+    app.command("status")(status)
+
+
+def prepare(protocol: ProtocolName = "tiny", as_json: Json = False) -> None:
+    """Make or fetch what a protocol needs before its cells run: the base models."""
+    from rich.progress import Progress
+
+    from harness.models import resolve_model
+    from harness.protocol import load_protocol
+    from harness.tiny_model import directory_digest
+
+    facts = []
+    for spec in load_protocol(protocol).models:
+        with Progress(console=Console(stderr=True), transient=True) as bar:
+            row = bar.add_task(f"base model {spec.name}", total=None)
+            folder = resolve_model(spec, lambda done, total: bar.update(row, completed=done, total=total))  # noqa: B023
+        facts.append({"model": spec.name, "folder": str(folder), "digest": directory_digest(folder)})
+    if as_json:
+        typer.echo(json.dumps(facts, indent=1))
+        return
+    for fact in facts:
+        typer.echo(f"{fact['model']}: {fact['folder']} (digest {fact['digest'][:12]})")
+
+
+def run(
+    protocol: ProtocolName = "tiny",
+    method: Methods = None,
+    reuse: Reuses = None,
+    model: Models = None,
+    seed: Seeds = None,
+    address: Address = None,
+    runs: Runs = Path("runs"),
+    results: Results = Path("results"),
+    settings: Set = None,
+) -> None:
+    """Train, evaluate and record cells of a protocol. What is complete is kept: the same command continues."""
+    from harness.runner import run_cell
+
+    jobs = _jobs(protocol, method, reuse, model, seed, runs, results, settings)
+
+    def step(job: CellJob, ray_address: str, report: Any) -> str:
+        record = run_cell(job, ray_address, report)
+        return f"{record.status}: {_scores(record)} -> {job.record_path}"
+
+    _carry_out(jobs, step, address)
+
+
+def train(
+    protocol: ProtocolName = "tiny",
+    method: Methods = None,
+    reuse: Reuses = None,
+    model: Models = None,
+    seed: Seeds = None,
+    address: Address = None,
+    runs: Runs = Path("runs"),
+    results: Results = Path("results"),
+    settings: Set = None,
+) -> None:
+    """Train cells of a protocol, without evaluating them."""
+    from harness.runner import train_only
+
+    def step(job: CellJob, ray_address: str, report: Any) -> str:
+        result = train_only(job, ray_address, report)
+        return f"collapsed: {result.collapse}" if result.collapse else f"trained: {job.run.final}"
+
+    _carry_out(_jobs(protocol, method, reuse, model, seed, runs, results, settings), step, address)
+
+
+def evaluate_cells(jobs: Sequence[CellJob]) -> None:
+    """Evaluate and record trained cells."""
+    from harness.runner import evaluate_only
+
+    def step(job: CellJob, _: str, report: Any) -> str:
+        record = evaluate_only(job, report)
+        return f"{record.status}: {_scores(record)} -> {job.record_path}"
+
+    _carry_out(jobs, step, None, needs_ray=False)
+
+
+def status(
+    protocol: ProtocolName = "tiny",
+    method: Methods = None,
+    reuse: Reuses = None,
+    model: Models = None,
+    seed: Seeds = None,
+    runs: Runs = Path("runs"),
+    results: Results = Path("results"),
+    settings: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Show the cells of a protocol: what state each is in, and how far it is."""
+    facts = [_cell_facts(job) for job in _jobs(protocol, method, reuse, model, seed, runs, results, settings)]
+    if as_json:
+        typer.echo(json.dumps(facts, indent=1))
+        return
+    table = Table("cell", "status", "updates", "score", "", box=None, pad_edge=False)
+    for fact in facts:
+        score = "" if fact["score"] is None else f"{fact['score']:.3f}"
+        table.add_row(
+            fact["cell"], fact["status"], f"{fact['updates']}/{fact['updates_in_all']}", score, fact["detail"] or ""
+        )
+    Console().print(table)
+
+
+def _cell_facts(job: CellJob) -> dict[str, Any]:
+    state = job.run.read_state()
+    lines = job.run.read_updates()
+    state_name = state.status if state else "waiting"
+    if state is None and job.record_path.exists():
+        state_name = "done"
+    return {
+        "cell": job.cell.id,
+        "status": state_name,
+        "updates": lines[-1]["update"] if lines else 0,
+        "updates_in_all": job.protocol.update.updates,
+        "score": lines[-1]["score"] if lines else None,
+        "detail": state.detail if state else None,
+        "record": str(job.record_path) if job.record_path.exists() else None,
+        "log": str(job.run.log) if job.run.log.exists() else None,
+    }
+
+
+def _jobs(
+    protocol: str,
+    methods: list[str] | None,
+    reuses: list[int] | None,
+    models: list[str] | None,
+    seeds: list[int] | None,
+    runs: Path,
+    results: Path,
+    settings: list[str] | None,
+) -> list[CellJob]:
+    from harness.grid import cells
+    from harness.protocol import load_protocol
+    from harness.runner import CellJob, Places
+
+    stated = load_protocol(protocol)
+    overrides = parse_overrides(settings)
+    used = stated.with_overrides(overrides) if overrides else stated
+    chosen: list[Cell] = cells(used, methods, reuses, models, seeds)
+    places = Places(runs, results)
+    return [CellJob(used, cell, places, command=("reuse-bench", *sys.argv[1:])) for cell in chosen]
+
+
+def _carry_out(
+    jobs: Sequence[CellJob], step: Callable[[CellJob, str, Any], str], address: str | None, needs_ray: bool = True
+) -> None:
+    """Do one thing for all cells; a cell that fails does not stop the others."""
+    from contextlib import nullcontext
+
+    from harness.ray_cluster import ray_cluster
+    from harness.runner import CellFailedError, existing_record
+    from reuse_bench.commands.progress import CellProgress
+
+    open_jobs = [job for job in jobs if existing_record(job) is None]
+    for job in jobs:
+        if job not in open_jobs:
+            Console(stderr=True).print(f"{job.cell.id}: complete", highlight=False)
+    if not open_jobs:
+        return
+    failed = 0
+    gpus = max(job.protocol.runtime.gpus for job in open_jobs)
+    try:
+        cluster = ray_cluster(address, pretend_gpus=gpus) if needs_ray else nullcontext("")
+        with cluster as ray_address, CellProgress(len(open_jobs)) as shown:
+            for job in open_jobs:
+                try:
+                    shown.finish(job.cell, step(job, ray_address, shown.report))
+                except CellFailedError as error:
+                    failed += 1
+                    shown.finish(job.cell, f"failed: {error}")
+    except KeyboardInterrupt:
+        again = shlex.join(["reuse-bench", *sys.argv[1:]])
+        Console(stderr=True, soft_wrap=True).print(
+            f"reuse-bench: interrupted; nothing that is complete is lost. This continues: {again}",
+            markup=False,
+            highlight=False,
+        )
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    if failed:
+        raise typer.Exit(EXIT_CHECK_FAILED)
+
+
+def _scores(record: Any) -> str:
+    """The scores of a record in one line: macro average under the published grader, or why there is none."""
+    if record.evaluation:
+        scores = [task.scores["published"].pass_at_1 for task in record.evaluation.values()]
+        return f"macro average {100 * sum(scores) / len(scores):.1f} %"
+    return str(record.training.collapse if record.training and record.training.collapse else record.failure)
