@@ -1,0 +1,1 @@
+"""Runs things: protocols, cells, training with OpenRLHF, evaluation with lm-eval, records."""

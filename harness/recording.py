@@ -11,6 +11,7 @@ from typing import Any
 from harness import curves, evaluation, provenance
 from harness.evaluation import TaskPlan
 from harness.grid import Cell, deviations
+from harness.openrlhf.worker_spec import WorkerSpec
 from harness.protocol import Protocol
 from harness.records import (
     Checkpoint,
@@ -31,7 +32,6 @@ from harness.records import (
 from harness.run_directory import CellState, RunDirectory, now
 from harness.seeds import text_digest
 from harness.tiny_model import directory_digest
-from harness.openrlhf.worker_spec import WorkerSpec
 from harness.training import TrainingResult, training_problems
 from methods.registry import lookup
 
