@@ -176,10 +176,12 @@ def _extremes(method: Method) -> _Finding:
     """Lengths 1 and 16,384, empty responses, an empty micro-batch, equal rewards; float32."""
     bad = checked = 0
     long = _inputs(6, [LONG, 1, 0], drift=1e-3, dtype=torch.float32)
+    nothing = replace(_inputs(8, [4, 4], dtype=torch.float32), action_mask=torch.zeros(2, 4))
     cases = [
         long,
         _inputs(7, [1, 1], dtype=torch.float32),
-        replace(_inputs(8, [4, 4], dtype=torch.float32), action_mask=torch.zeros(2, 4)),
+        nothing,
+        replace(nothing, dp_size=2, batch_num_tokens=torch.tensor(9.0), global_batch_size=torch.tensor(3.0)),
         replace(_inputs(9, [4, 2], dtype=torch.float32), advantages=torch.zeros(2, 4)),
     ]
     for case in cases:

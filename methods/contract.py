@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -171,7 +170,7 @@ class Method(ABC):
             name: parameter.checked(self.name, hyperparameters.get(name, parameter.default))
             for name, parameter in known.items()
         }
-        self.hyperparameters: Mapping[str, float | None] = MappingProxyType(values)
+        self.hyperparameters: Mapping[str, float | None] = values
         for name, value in values.items():
             setattr(self, name, value)
 
@@ -346,7 +345,8 @@ class Batch:
     def _scale(self, total: float | Tensor) -> Tensor:
         """dp_size / total: DeepSpeed averages gradients over ranks, and their sum is wanted."""
         dp_size = 1 if self.inputs.dp_size is None else self.inputs.dp_size
-        return dp_size / torch.as_tensor(total, dtype=self.dtype, device=self.padding.device)
+        total = torch.as_tensor(total, dtype=self.dtype, device=self.padding.device)
+        return dp_size / total.clamp(min=1e-30)  # 0 when the whole mini-batch is empty: then so is every sum
 
     def _clear(self, fresh: Tensor) -> Tensor:
         """Zero at padding, in place: `where`, not a product, so that padding may even hold NaN."""

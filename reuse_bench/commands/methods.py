@@ -138,36 +138,42 @@ def new_method(
 
 
 def openrlhf_ppo_loss() -> Baseline | None:
-    """OpenRLHF's own ``PolicyLoss("ppo")``, or None where OpenRLHF is not installed.
-
-    Its package imports flash-attn, which a machine without CUDA cannot load; its loss does not need it. So the module
-    is imported past the package, and the package is left unimported for those who want all of it.
-    """
-    spec = importlib.util.find_spec("openrlhf")
-    if spec is None or not spec.submodule_search_locations:
+    """OpenRLHF's own ``PolicyLoss("ppo")``, or None where OpenRLHF is not installed."""
+    module = openrlhf_loss_module()
+    if module is None:
         return None
-    package = "openrlhf.models"
-    if package in sys.modules:
-        module: Any = importlib.import_module("openrlhf.models.loss")
-    else:
-        bare = types.ModuleType(package)
-        bare.__path__ = [str(Path(spec.submodule_search_locations[0], "models"))]
-        sys.modules[package] = bare
-        logging.disable(logging.WARNING)
-        try:
-            # What it imports greets on the standard output, where only our answer belongs.
-            with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings(action="ignore"):
-                module = importlib.import_module("openrlhf.models.loss")
-        except ImportError:
-            return None
-        finally:
-            logging.disable(logging.NOTSET)
-            for imported in [key for key in sys.modules if key == package or key.startswith(f"{package}.")]:
-                del sys.modules[imported]
     policy_loss = module.PolicyLoss()
     return lambda inputs: policy_loss(
         inputs.log_probs, inputs.old_log_probs, inputs.advantages, action_mask=inputs.action_mask
     )[0]
+
+
+def openrlhf_loss_module() -> Any:
+    """OpenRLHF's module of losses, or None where OpenRLHF is not installed.
+
+    Its package imports flash-attn, which a machine without CUDA cannot load; its losses do not need it. So the module
+    is imported past the package, and the package is left unimported for those who want all of it.
+    """
+    package = "openrlhf.models"
+    if package in sys.modules:
+        return importlib.import_module(f"{package}.loss")
+    spec = importlib.util.find_spec("openrlhf")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    bare = types.ModuleType(package)
+    bare.__path__ = [str(Path(spec.submodule_search_locations[0], "models"))]
+    sys.modules[package] = bare
+    logging.disable(logging.WARNING)
+    try:
+        # What it imports greets on the standard output, where only our answer belongs.
+        with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings(action="ignore"):
+            return importlib.import_module(f"{package}.loss")
+    except ImportError:
+        return None
+    finally:
+        logging.disable(logging.NOTSET)
+        for imported in [key for key in sys.modules if key == package or key.startswith(f"{package}.")]:
+            del sys.modules[imported]
 
 
 def _facts(found: Registered) -> dict[str, Any]:

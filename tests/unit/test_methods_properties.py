@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from methods import LossInputs, LossOutputs, Method, available, get
+from methods import Batch, LossInputs, LossOutputs, Method, available, get
 
 NAMES = list(available())
 EXACT = {"rtol": 1e-10, "atol": 1e-12}
@@ -193,3 +193,44 @@ def test_hyperparameters_are_checked_by_name(name: str) -> None:
             with pytest.raises(ValueError, match=rf"{name}: {parameter.name}="):
                 get(name)(**{parameter.name: bad})
         assert get(name)().hyperparameters[parameter.name] == parameter.default
+
+
+class _AutogradGRPO(Method):
+    """GRPO as one would write it down, left to autograd."""
+
+    name = "autograd_grpo"
+    card = get("grpo").card
+    clip_low: float
+    clip_high: float
+
+    def loss(self, batch: Batch) -> LossOutputs:
+        def token_loss(log_probs: Tensor) -> Tensor:
+            ratio = (log_probs - batch.old_log_probs).clamp(-20, 20).exp()
+            advantages = batch.advantages.masked_fill(batch.padding, 0.0)
+            clipped = ratio.clamp(1 - self.clip_low, 1 + self.clip_high)
+            return -torch.minimum(ratio * advantages, clipped * advantages)
+
+        return batch.differentiate(token_loss)
+
+
+@given(sizes=SIZES)
+@settings(max_examples=25, deadline=None)
+def test_autograd_gives_the_loss_gradient_and_coefficient_of_the_closed_form(sizes: Sizes) -> None:
+    inputs = _inputs(sizes)
+    closed, closed_gradient = _run(get("grpo")(), inputs)
+    found, gradient = _run(_AutogradGRPO(), inputs)
+    mask = inputs.action_mask.double()
+    torch.testing.assert_close(found.loss, closed.loss, **EXACT)
+    torch.testing.assert_close(gradient, closed_gradient, **EXACT)
+    torch.testing.assert_close(found.coefficient * mask, closed.coefficient * mask, rtol=1e-9, atol=1e-12)
+
+
+def test_an_empty_mini_batch_is_no_division_by_zero(method: Method) -> None:
+    """OpenRLHF's normalisers are then 0."""
+    zero, values = torch.tensor(0.0), torch.randn(2, 3)
+    inputs = LossInputs(
+        values, values, values, torch.zeros(2, 3), dp_size=8, batch_num_tokens=zero, global_batch_size=zero
+    )
+    outputs, gradient = _run(method, inputs)
+    assert outputs.loss == 0
+    assert (gradient == 0).all()

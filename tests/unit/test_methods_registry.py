@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import pickle
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
@@ -138,6 +139,12 @@ def test_torch_is_not_imported_before_it_is_needed() -> None:
     code = "import sys, methods, reuse_bench.commands.methods, reuse_bench.pytest_plugin; print('torch' in sys.modules)"
     found = subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert found.stdout.strip() == "False", found.stderr
+
+
+def test_a_method_travels_to_another_process() -> None:
+    for name in available():
+        method = get(name)()
+        assert pickle.loads(pickle.dumps(method)).hyperparameters == method.hyperparameters
 
 
 def test_every_card_is_complete() -> None:
