@@ -198,12 +198,18 @@ def mark(group: int, x: float, y: float, size: float = 3.2) -> str:
     return shapes[group % STYLES]
 
 
-def swatch(group: int, *, hollow: bool = False) -> Markup:
-    """The key of a group for a legend: its line and its marker."""
-    group %= STYLES
+def swatch(layer: Line | Bars) -> Markup:
+    """The key of a layer for a legend: line and marker, or a piece of a bar."""
+    group = layer.group % STYLES
+    if isinstance(layer, Bars):
+        kind = "bar hollow" if layer.hollow else "bar"
+        return Markup(
+            f'<svg class="swatch s{group}" width="14" height="12" viewBox="0 0 14 12" aria-hidden="true" '
+            f'focusable="false"><path class="{kind}" d="M2 2h10v9H2z"/></svg>'
+        )
     dash = f' stroke-dasharray="{DASHES[group]}"' if DASHES[group] else ""
     return Markup(
-        f'<svg class="swatch s{group}{" hollow" if hollow else ""}" width="30" height="12" viewBox="0 0 30 12" '
+        f'<svg class="swatch s{group}" width="30" height="12" viewBox="0 0 30 12" '
         f'aria-hidden="true" focusable="false"><path class="line" d="M1 6h28"{dash}/>'
         f'<path class="mark" d="{mark(group, 15, 6)}"/></svg>'
     )
@@ -310,8 +316,9 @@ def _path(points: Sequence[tuple[float, float]], close: bool = False) -> str:
     return f"M{_px(head[0])} {_px(head[1])}{tail}{'z' if close else ''}"
 
 
-def _line(frame: _Frame, line: Line) -> list[str]:
+def _line(frame: _Frame, line: Line, alone: bool) -> list[str]:
     group = line.group % STYLES
+    bare = alone and not line.points
     out = [f'<g class="s{group}" data-label="{escape(line.label)}">']
     bars = ""
     if line.low is not None and line.high is not None:
@@ -334,11 +341,11 @@ def _line(frame: _Frame, line: Line) -> list[str]:
         points += here
         path += _path(here)
     if path and line.joined:
-        dash = f' stroke-dasharray="{DASHES[group]}"' if DASHES[group] else ""
+        dash = f' stroke-dasharray="{DASHES[group]}"' if DASHES[group] and not bare else ""
         out.append(f'<path class="line" d="{path}"{dash}/>')
     if bars:
         out.append(f'<path class="whisker" d="{bars}"/>')
-    if points:
+    if points and not bare:
         every = 1 if line.points else max(1, len(points) // MARKS_PER_LINE)
         # Shifted by group, so that markers of curves that run together do not hide one another.
         start = 0 if line.points else (group * every // STYLES + every // 2) % max(1, len(points))
@@ -392,7 +399,7 @@ def svg(chart: Chart, identity: str) -> Markup:
     out += _axes(frame)
     out += _bars(frame, bars)
     for line in lines:
-        out += _line(frame, line)
+        out += _line(frame, line, alone=len(chart.layers) == 1)
     out.append("</svg>")
     return Markup("".join(out))
 
@@ -402,7 +409,7 @@ def legend(chart: Chart) -> list[tuple[Markup, str]]:
     seen: dict[str, Markup] = {}
     for layer in chart.layers:
         if any(clean(value) is not None for value in layer.y):
-            seen.setdefault(layer.label, swatch(layer.group, hollow=isinstance(layer, Bars) and layer.hollow))
+            seen.setdefault(layer.label, swatch(layer))
     return [(key, label) for label, key in seen.items()]
 
 

@@ -29,6 +29,7 @@ from leaderboard.charts import number
 from leaderboard.pages import tables as page_tables
 from leaderboard.pages.boards import Digest, Run, beside, boards, read_runs, slug
 from leaderboard.pages.formula import mathml
+from leaderboard.pages.panels import shared_legend
 from leaderboard.pages.views import NAVIGATION, Views
 from methods.errors import UserError
 
@@ -145,6 +146,8 @@ def environment() -> jinja2.Environment:
     )
     made.filters["formula"] = mathml
     made.filters["weblink"] = _weblink
+    made.filters["shared_legend"] = shared_legend
+    made.filters["typeset"] = lambda text: text.replace("+-", "±").replace(">=", "≥").replace("<=", "≤")
     made.filters["decimal"] = number
     made.filters["percent"] = lambda value: number(None if value is None else 100 * value)
     return made

@@ -17,6 +17,8 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from harness.curves import read_updates
 from harness.records import FileRef, Record, record_folder
 from leaderboard import tables
@@ -47,6 +49,7 @@ TASK_TITLES = {
 }
 METHOD_ORDER = ("base", "grpo", "gspo", "vespo", "respo")
 SMALL = ("tiny", "smoke")
+BASE = tables.BASE
 
 
 def slug(name: str) -> str:
@@ -81,21 +84,6 @@ class Histogram:
 
     counts: tuple[float, ...]
     mass: tuple[float, ...]
-
-    @property
-    def count_shares(self) -> list[float | None]:
-        """Share of the responses in each bin."""
-        return _shares(self.counts)
-
-    @property
-    def mass_shares(self) -> list[float | None]:
-        """Share of the coefficient mass in each bin."""
-        return _shares(self.mass)
-
-
-def _shares(values: Sequence[float]) -> list[float | None]:
-    total = math.fsum(values)
-    return [value / total if total > 0 and math.isfinite(total) else None for value in values]
 
 
 @dataclass(frozen=True)
@@ -246,23 +234,30 @@ def _thinned(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float]
     return tuple(out)
 
 
-def _histogram(rows: Iterable[Mapping[str, Any]], sign: str) -> Histogram | None:
-    counts: list[float] = []
-    mass: list[float] = []
+def _histogram(rows: Sequence[Mapping[str, Any]], sign: str) -> Histogram | None:
+    """Sums over updates; an update without its two lists, or with lists of another length, is left out."""
+    found: dict[str, list[list[Any]]] = {"counts": [], "mass": []}
     for row in rows:
-        part = row.get("log_weight")
-        part = part.get(sign) if isinstance(part, dict) else None
-        if not isinstance(part, dict):
-            continue
-        for total, key in ((counts, "counts"), (mass, "mass")):
-            values = part.get(key)
-            if not isinstance(values, list):
+        weights = row.get("log_weight")
+        part = weights.get(sign) if isinstance(weights, dict) else None
+        counts, mass = (part.get("counts"), part.get("mass")) if isinstance(part, dict) else (None, None)
+        if isinstance(counts, list) and isinstance(mass, list) and len(counts) == len(mass):
+            if found["counts"] and len(counts) != len(found["counts"][0]):
                 continue
-            if len(total) < len(values):
-                total += [0.0] * (len(values) - len(total))
-            for index, value in enumerate(values):
-                total[index] += clean(value) or 0.0
-    return Histogram(tuple(counts), tuple(mass)) if counts and mass else None
+            found["counts"].append(counts)
+            found["mass"].append(mass)
+    if not found["counts"]:
+        return None
+    counts_, mass_ = (_column_sums(values) for values in found.values())
+    return Histogram(counts_, mass_)
+
+
+def _column_sums(rows: list[list[Any]]) -> tuple[float, ...]:
+    try:
+        table = np.array(rows, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        table = np.array([[clean(value) or 0.0 for value in row] for row in rows])
+    return tuple(float(value) for value in np.where(np.isfinite(table), table, 0.0).sum(axis=0))
 
 
 def _digest_updates(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -296,7 +291,6 @@ def _digest_updates(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def _digest_samples(files: Mapping[str, Path]) -> dict[str, Any]:
     """Accuracy by decile of response length (ranked inside each task, then the mean over tasks), and disagreements."""
-    import numpy as np
     import pyarrow.parquet as pq
 
     by_grader: dict[str, list[list[float]]] = {"published": [], "audited": []}
@@ -413,7 +407,8 @@ def boards(runs: Iterable[Run], store: Path) -> list[Board]:
             for (reuse, method), members_ in groupby(group, key=lambda run: (run.record.reuse, run.method))
             if (members := list(members_))
         )
-        key = "-".join(slug(part) for part in dict.fromkeys((protocol, model)) if part)
+        parts = (slug(protocol), slug(model))
+        key = parts[1] if parts[1].startswith(parts[0]) else "-".join(parts)
         if division != "closed":
             key += f"-{division}"
         key = f"{key}-v{version}"

@@ -16,6 +16,7 @@ from leaderboard.pages.boards import METHOD_ORDER, SIGNS, Arm, Board, Run, metho
 #: What a page asks for an arm's score: (arm, view, task) -> (value, low, high), in [0, 1].
 Scores = Callable[[Arm, str, str], tuple[float, float, float] | None]
 
+BIN_TICKS = (-5.0, -2.0, -1.0, 0.0, 1.0, 2.0, 5.0)
 SIGN_WORDS = {"positive": "positive advantage", "negative": "negative advantage"}
 
 
@@ -169,10 +170,9 @@ def kernel(
 
 
 def _bin_axis(edges: Sequence[float], bins: int) -> Axis:
-    """Ticks at the edges, which lie between bars."""
-    ticks = [(index + 0.5, short(edge)) for index, edge in enumerate(edges)] if len(edges) == bins - 1 else []
-    whole = [tick for tick in ticks if "." not in tick[1]] or ticks
-    return Axis("log W (nats)", low=-0.5, high=bins - 0.5, ticks=whole[:: max(1, len(whole) // 9)])
+    """Ticks at edges, which lie between bars; unequal bins, so only those that leave room for one another."""
+    ticks = [(i + 0.5, short(e)) for i, e in enumerate(edges) if e in BIN_TICKS] if len(edges) == bins - 1 else []
+    return Axis("log W (nats)", low=-0.5, high=bins - 0.5, ticks=ticks)
 
 
 def histogram(runs: Sequence[Run], sign: str, group: int, edges: Sequence[float], title: str) -> Chart:

@@ -148,9 +148,8 @@ class _Parser:
             following = self.take()
             if following == ".":
                 return ""
-            return (
-                f"<mo>{escape(_OPERATORS.get(following[1:], following) if following[0] == chr(92) else following)}</mo>"
-            )
+            shown = _OPERATORS.get(following.removeprefix("\\"), following)
+            return f'<mo stretchy="false">{escape(shown)}</mo>'
         if name in _TEXT:
             return f'<mi mathvariant="normal">{escape(self.words())}</mi>'
         if name in ("frac", "tfrac", "dfrac"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,29 +11,41 @@ from itertools import combinations
 from typing import Any
 
 import pandas as pd
-import torch
-from markupsafe import Markup
 
 import methods
 from harness.records import GRADERS, Record
 from leaderboard import claims, published, tables
-from leaderboard.charts import Chart, Value, clean, data_table, legend, number, short, svg
+from leaderboard.charts import Axis, Chart, Line, number, percent, short
 from leaderboard.pages import figures
-from leaderboard.pages.boards import METHOD_ORDER, SIGNS, Arm, Board, Run, method_sort, slug, task_sort, task_title
-from leaderboard.pages.tables import VIEWS, Cell, Column, Group, Mark, Row, Table, Tone
+from leaderboard.pages.addresses import Addresses, arm_anchor
+from leaderboard.pages.boards import BASE, METHOD_ORDER, Arm, Board, Run, method_sort, slug, task_sort, task_title
+from leaderboard.pages.cells import (
+    VERDICT_TONES,
+    as_float,
+    as_rows,
+    board_label,
+    hours_cell,
+    hours_label,
+    in_percent,
+    interval,
+    macro_average,
+    p_value,
+    percent_cell,
+    share_cell,
+    signed,
+    status_cell,
+)
+from leaderboard.pages.panels import Figure, Panels
+from leaderboard.pages.scores import BoardView, make_view
+from leaderboard.pages.tables import VIEWS, Cell, Column, Group, Row, Table, Tone
 from methods.diagnostics import LOG_WEIGHT_EDGES
-from methods.errors import UserError
 
 MACRO = published.MACRO
-VERDICT_TONES: dict[str, Tone] = {
-    "reproduced": "good",
-    "holds": "good",
-    "contradicted": "bad",
-    "fails": "bad",
-    "inconclusive": "warn",
-    "no data": "quiet",
-}
-STATUS_TONES: dict[str, Tone] = {"done": "quiet", "collapsed": "bad", "failed": "bad"}
+#: The front page shows whole boards while their rows together stay under the first number, then short ones while
+#: there are fewer than the second, then links: it has to stay small whatever the store holds.
+FULL_ROWS = 32
+SHORT_BOARDS = 8
+
 NAVIGATION = (
     ("index", "index.html", "Results"),
     ("methods", "methods.html", "Methods"),
@@ -46,44 +57,6 @@ NAVIGATION = (
     ("glossary", "glossary.html", "Glossary"),
     ("downloads", "downloads.html", "Downloads"),
 )
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A chart ready for a template. ``identity`` is unique on its page."""
-
-    chart: Chart
-    identity: str
-    most_rows: int = 40
-
-    @property
-    def svg(self) -> Markup:
-        """The drawing."""
-        return svg(self.chart, self.identity)
-
-    @cached_property
-    def legend(self) -> list[tuple[Markup, str]]:
-        """Keys and labels."""
-        return legend(self.chart)
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Labels of the legend."""
-        return tuple(label for _, label in self.legend)
-
-    @cached_property
-    def _table(self) -> tuple[list[str], list[list[str]]]:
-        return data_table(self.chart, self.most_rows)
-
-    @property
-    def header(self) -> list[str]:
-        """Header of the table behind the chart."""
-        return self._table[0]
-
-    @property
-    def rows(self) -> list[list[str]]:
-        """Rows of the table behind the chart."""
-        return self._table[1]
 
 
 @dataclass(frozen=True)
@@ -101,55 +74,6 @@ class Page:
         return "../" * self.address.count("/")
 
 
-@dataclass(frozen=True)
-class BoardView:
-    """A board with its tables and the scores that figures ask for."""
-
-    board: Board
-    heldout: Table | None
-    training: Table | None
-    check: Table | None
-    notes: Sequence[str]
-    scores: figures.Scores
-    k: int
-
-
-def interval(low: object, high: object, digits: int = 1, scale: float = 100) -> str:
-    """An interval as text; empty when a bound is not known."""
-    a, b = clean(low), clean(high)
-    if a is None or b is None:
-        return ""
-    between = "–" if a >= 0 else " to "
-    return f"{number(scale * a, digits)}{between}{number(scale * b, digits)}"
-
-
-def _float(value: object) -> float | None:
-    return clean(float(value)) if isinstance(value, int | float) else None
-
-
-def _mark(row: Mapping[str, Any], block: Sequence[Mapping[str, Any]]) -> Mark:
-    """Best where nobody else is tied with the leader; tied where only some are; nothing where all are."""
-    competing = [other for other in block if clean(other["score"]) is not None and other["method"] != tables.BASE]
-    tied = [other for other in competing if other["tied"]]
-    if len(competing) < 2 or not row["tied"]:
-        return ""
-    if len(tied) == 1:
-        return "best"
-    return "tied" if len(tied) < len(competing) else ""
-
-
-def status_cell(arm: Arm) -> Cell:
-    """How the runs of an arm ended."""
-    worst = next((s for s in ("failed", "collapsed") if s in arm.status), "done")
-    reasons = {
-        reason
-        for run in arm.runs
-        for reason in (run.record.failure, run.record.training.collapse if run.record.training else None)
-        if reason
-    }
-    return Cell(arm.status, tone=STATUS_TONES[worst], tip="; ".join(sorted(reasons)))
-
-
 class Views:
     """All pages of a store."""
 
@@ -160,381 +84,19 @@ class Views:
         self.registered = methods.available()
         for name, entry in self.registered.items():
             self.titles.setdefault(name, entry.card.title)
-        self.titles.pop(tables.BASE, None)
+        self.titles.pop(BASE, None)
         self.method_names = sorted(self.titles, key=method_sort)
         self.styles = figures.Styles.of(self.titles)
-        self._addresses = _unique({name: f"methods/{slug(name)}" for name in self.method_names})
         self.task_names = sorted({task for board in boards for task in board.tasks}, key=task_sort)
-        self._task_addresses = _unique({name: f"benchmarks/{slug(name)}" for name in self.task_names})
-        self.kernels = self._kernels()
+        self.addresses = Addresses(self.method_names, self.task_names)
+        self.panels = Panels(self.registered, self.styles, self.view)
         self._views: dict[str, BoardView] = {}
-
-    # Addresses
-
-    def method_page(self, name: str) -> str:
-        """Address of a method's page; empty for the base model."""
-        return self._addresses.get(name, "")
-
-    def task_page(self, name: str) -> str:
-        """Address of a benchmark's page."""
-        return self._task_addresses.get(name, "")
-
-    def compare_page(self, first: str, second: str) -> str:
-        """Address of the page that compares two methods."""
-        pair = sorted((first, second), key=method_sort)
-        names = [self.method_page(name).removeprefix("methods/").removesuffix(".html") for name in pair]
-        return f"compare/{names[0]}--{names[1]}.html"
-
-    def evidence(self, arm: Arm, board: Board) -> str:
-        """Where the runs behind a number are: the run itself, or the list of the seeds."""
-        if len(arm.runs) == 1:
-            return arm.runs[0].page
-        if arm.method == tables.BASE:
-            return f"{board.page}#runs"
-        return f"{self.method_page(arm.method)}#{arm_anchor(board, arm)}"
-
-    # Numbers
 
     def view(self, board: Board) -> BoardView:
         """The tables of a board, computed once."""
         if board.key not in self._views:
-            self._views[board.key] = self._make_view(board)
+            self._views[board.key] = make_view(board, self.addresses)
         return self._views[board.key]
-
-    def _make_view(self, board: Board) -> BoardView:
-        samples = [t.sampling.samples_per_problem for run in board.runs for t in run.record.evaluation.values()]
-        k = min(samples, default=1)
-        frames: dict[str, dict[tuple[str, int], dict[str, dict[str, Any]]]] = {}
-        blocks: dict[str, dict[tuple[int, str], list[dict[str, Any]]]] = {}
-        for view in VIEWS if samples else ():
-            grader, measure = view.split("-")
-            if measure == "k" and k == 1:
-                continue
-            frame = tables.heldout(board.results, grader=grader, k=1 if measure == "1" else k)  # type: ignore[arg-type]
-            by_arm = frames.setdefault(view, {})
-            by_block = blocks.setdefault(view, {})
-            for row in _rows(frame):
-                by_arm.setdefault((row["method"], row["reuse"]), {})[row["task"]] = row
-                by_block.setdefault((row["reuse"], row["task"]), []).append(row)
-
-        def scores(arm: Arm, view: str, task: str) -> tuple[float, float, float] | None:
-            rows = frames.get(view, {}).get((arm.method, arm.reuse or 0), {})
-            row = rows.get(MACRO if task == "macro" else task) or (
-                next(iter(rows.values())) if task == "macro" and len(rows) == 1 else None
-            )
-            if row is None or clean(row["score"]) is None:
-                return None
-            return row["score"], row["low"], row["high"]
-
-        heldout = self._heldout(board, frames, blocks, k) if samples else None
-        notes = _inconclusive(frames.get(VIEWS[0], {}), board)
-        return BoardView(
-            board, heldout, self._training(board), self._check(board, frames.get(VIEWS[0], {})), notes, scores, k
-        )
-
-    def _score_cell(self, row: Mapping[str, Any] | None, block: Sequence[Mapping[str, Any]], href: str) -> Cell:
-        if row is None or clean(row["score"]) is None:
-            return Cell("–")
-        value = float(row["score"])
-        return Cell(
-            number(100 * value),
-            100 * value,
-            _times(row["low"]),
-            _times(row["high"]),
-            interval(row["low"], row["high"]),
-            href,
-            _mark(row, block),
-            tip=str(row["leaves_out"]),
-        )
-
-    def _heldout(
-        self,
-        board: Board,
-        frames: Mapping[str, Mapping[tuple[str, int], Mapping[str, Mapping[str, Any]]]],
-        blocks: Mapping[str, Mapping[tuple[int, str], Sequence[Mapping[str, Any]]]],
-        k: int,
-    ) -> Table:
-        tasks = board.tasks
-        columns = [*tasks, MACRO] if len(tasks) > 1 else list(tasks)
-        with_paper = any(
-            clean(rows.get(columns[-1], {}).get("published")) is not None for rows in frames[VIEWS[0]].values()
-        )
-        titles = [
-            Column("method", "Method", number=False),
-            *(Column(task, task_title(task), href=self.task_page(task)) for task in tasks),
-        ]
-        if len(tasks) > 1:
-            titles.append(Column("macro", "Macro average", tip="plain mean of the benchmarks"))
-        if with_paper:
-            titles += [
-                Column("paper", "Paper", tip="macro average as published, pass@1, published grader; not run here"),
-                Column("verdict", "Verdict", number=False, tip="the published value against our interval"),
-            ]
-        titles += [
-            Column("seeds", "Seeds", optional=True, tip="seeds with held-out scores, of all runs"),
-            Column("status", "Status", number=False, optional=True),
-            Column("hours", _hours_label(board), optional=True, tip="all runs of the row together"),
-        ]
-        groups = []
-        for reuse in [None, *board.ratios]:
-            rows = []
-            for arm in board.arms:
-                if arm.reuse != reuse:
-                    continue
-                href = self.evidence(arm, board)
-                cells = [self._name_cell(arm)]
-                own = frames[VIEWS[0]].get((arm.method, arm.reuse or 0), {})
-                for task in columns:
-                    views = {
-                        view: self._score_cell(
-                            frames[view].get((arm.method, arm.reuse or 0), {}).get(task),
-                            blocks[view].get((arm.reuse or 0, task), ()),
-                            href,
-                        )
-                        for view in frames
-                    }
-                    if any(cell.value is not None for cell in views.values()):
-                        cells.append(Cell("", views=views))
-                    else:
-                        cells.append(Cell("–"))
-                if with_paper:
-                    cells += _paper_cells(own.get(columns[-1], {}))
-                cells += [_seeds_cell(arm, href), status_cell(arm), _hours_cell(arm)]
-                rows.append(Row(cells, f"{arm.title} {arm.method}", reference=arm.reuse is None))
-            if rows:
-                label = "Base model, not trained" if reuse is None else f"N = {reuse}"
-                groups.append(Group(label, rows, key=str(reuse or 0)))
-        measure = f" (or pass@{k})" if k > 1 else ""
-        return Table(
-            f"heldout-{board.key}",
-            f"Held-out pass@1{measure} in percent, final checkpoint, with 95 % intervals. {board.model}, "
-            f"protocol {board.protocol} version {board.version}.",
-            titles,
-            groups,
-            group_label="N",
-            notes=[
-                "★ best, and distinguishable from every other method at its N (paired by problem, Holm-adjusted). "
-                "≈ cannot be told apart from the highest. No mark: the data separate nothing, or another is better.",
-                *_inconclusive(frames[VIEWS[0]], board),
-            ],
-            switches=True,
-        )
-
-    def _name_cell(self, arm: Arm) -> Cell:
-        return Cell(arm.title, arm.title, href=self.method_page(arm.method))
-
-    def _training(self, board: Board) -> Table | None:
-        frame = tables.training(board.results)
-        if frame.empty:
-            return None
-        by_arm: dict[tuple[str, int], dict[str, dict[str, Any]]] = {}
-        blocks: dict[tuple[int, str], list[dict[str, Any]]] = {}
-        for row in _rows(frame):
-            by_arm.setdefault((row["method"], row["reuse"]), {})[row["measure"]] = row
-            blocks.setdefault((row["reuse"], row["measure"]), []).append(row)
-        with_paper = any(clean(row["published"]) is not None for row in _rows(frame))
-        columns = [Column("method", "Method", number=False)]
-        for measure, label, tip in (
-            ("early", "Early score", "highest score of a rollout batch in the first quarter of the updates"),
-            ("late", "Late score", "mean over the last eighth of the updates"),
-            ("mean", "Mean score", "mean over all updates"),
-        ):
-            columns.append(Column(measure, label, tip=tip))
-            if with_paper and measure != "mean":
-                columns += [
-                    Column(f"{measure}_paper", "Paper", tip="as published; not run here"),
-                    Column(f"{measure}_verdict", "Verdict", number=False),
-                ]
-        columns += [
-            Column("seeds", "Seeds", optional=True),
-            Column("status", "Status", number=False, optional=True),
-            Column("hours", _hours_label(board), optional=True, tip="all runs of the row together"),
-        ]
-        groups = []
-        for reuse in board.ratios:
-            rows = []
-            for arm in board.arms:
-                if arm.reuse != reuse:
-                    continue
-                href = self.evidence(arm, board)
-                own = by_arm.get((arm.method, reuse), {})
-                cells = [self._name_cell(arm)]
-                for measure in ("early", "late", "mean"):
-                    cells.append(self._score_cell(own.get(measure), blocks.get((reuse, measure), ()), href))
-                    if with_paper and measure != "mean":
-                        cells += _paper_cells(own.get(measure, {}))
-                cells += [_seeds_cell(arm, href, of="training"), status_cell(arm), _hours_cell(arm)]
-                rows.append(Row(cells, f"{arm.title} {arm.method}"))
-            groups.append(Group(f"N = {reuse}", rows, key=str(reuse)))
-        notes = ["Score: mean reward of a rollout batch, mapped to 0–100 %: (mean reward + 1) / 2."]
-        if any(len(arm.runs) == 1 for arm in board.arms if arm.reuse is not None):
-            notes.append("A row with one seed has no interval: how a score varies with the seed is not known.")
-        return Table(
-            f"training-{board.key}",
-            f"Training score in percent, with 95 % intervals over seeds. {board.model}, protocol {board.protocol} "
-            f"version {board.version}.",
-            columns,
-            groups,
-            group_label="N",
-            notes=notes,
-        )
-
-    def _check(self, board: Board, by_arm: Mapping[tuple[str, int], Mapping[str, Mapping[str, Any]]]) -> Table | None:
-        """Ours against the paper's, benchmark by benchmark."""
-        rows_by_reuse: dict[int, list[Row]] = {}
-        tasks = [*board.tasks, MACRO] if len(board.tasks) > 1 else board.tasks
-        for arm in board.arms:
-            own = by_arm.get((arm.method, arm.reuse or 0), {})
-            if arm.reuse is None or not any(clean(row["published"]) is not None for row in own.values()):
-                continue
-            cells = [self._name_cell(arm)]
-            for task in tasks:
-                row = own.get(task)
-                if row is None or clean(row["published"]) is None:
-                    cells.append(Cell("–"))
-                    continue
-                verdict = str(row["verdict"])
-                cells.append(
-                    Cell(
-                        f"{number(_times(row['score']))} / {number(100 * row['published'])}",
-                        verdict,
-                        spread=verdict,
-                        tone=VERDICT_TONES.get(verdict, ""),
-                        tip=str(row["verdict_reason"]),
-                    )
-                )
-            rows_by_reuse.setdefault(arm.reuse, []).append(Row(cells, arm.title))
-        if not rows_by_reuse:
-            return None
-        return Table(
-            f"published-check-{board.key}",
-            f"Ours / the paper's, pass@1 in percent, published grader, {board.model}.",
-            [
-                Column("method", "Method", number=False),
-                *(Column(task, "Macro average" if task == MACRO else task_title(task)) for task in tasks),
-            ],
-            [Group(f"N = {reuse}", rows, key=str(reuse)) for reuse, rows in sorted(rows_by_reuse.items())],
-            group_label="N",
-            notes=["The paper prints no interval for these numbers, and one run for each; see “How it is computed”."],
-        )
-
-    # Figures
-
-    def _kernels(self) -> dict[str, tuple[str, list[float], dict[str, list[Value]]]]:
-        """phi of every registered method with its default hyperparameters, over log W in [-4, 4]."""
-        grid = torch.linspace(-4, 4, 161, dtype=torch.float64)
-        curves: dict[str, tuple[str, list[float], dict[str, list[Value]]]] = {}
-        for name in self.method_names:
-            entry = self.registered.get(name)
-            if entry is None:
-                continue
-            by_sign: dict[str, list[Value]] = {}
-            for sign, value in (("positive", 1.0), ("negative", -1.0)):
-                phi = entry.method().coefficient(grid, value)
-                if phi is not None:
-                    by_sign[sign] = [clean(round(float(v), 6)) for v in phi]
-            if by_sign:
-                curves[name] = (entry.card.title, [round(float(v), 4) for v in grid], by_sign)
-        return curves
-
-    def kernel_figures(self, names: Sequence[str] | None = None) -> list[Figure]:
-        """Both signs, for all methods or the named ones."""
-        kept = {name: curve for name, curve in self.kernels.items() if names is None or name in names}
-        return [Figure(figures.kernel(kept, sign, self.styles), f"kernel-{sign}") for sign in SIGNS] if kept else []
-
-    def curve_figures(self, board: Board, points: int = 64, rows: int = 40) -> list[Figure]:
-        """Training curves, one panel for each N."""
-        return [
-            Figure(chart, f"curve-{board.key}-{reuse}", rows)
-            for reuse, chart in figures.training_curves(board, self.styles, points)
-        ]
-
-    def summary_figures(self, board: Board) -> list[Figure]:
-        """Macro average and late score against N, and cost against score."""
-        view = self.view(board)
-        late = {
-            (row["method"], row["reuse"]): row
-            for row in _rows(tables.training(board.results))
-            if row["measure"] == "late"
-        }
-        macro = figures.score_by_reuse(
-            board, self.styles, view.scores, VIEWS[0], "macro", "Held-out macro average against N"
-        )
-        made = [
-            Figure(macro, f"macro-{board.key}"),
-            Figure(figures.late_by_reuse(board, self.styles, late), f"late-{board.key}"),
-            Figure(figures.cost_against_score(board, self.styles, view.scores, VIEWS[0]), f"cost-{board.key}"),
-        ]
-        return [item for item in made if not item.chart.empty]
-
-    def deep_figures(self, board: Board) -> list[tuple[str, str, list[Figure]]]:
-        """Headings with figures: everything that a board's page shows beyond the front page."""
-        view = self.view(board)
-        out: list[tuple[str, str, list[Figure]]] = []
-        by_task = [
-            Figure(
-                figures.score_by_reuse(board, self.styles, view.scores, VIEWS[0], task, task_title(task)),
-                f"task-{board.key}-{index}",
-            )
-            for index, task in enumerate(board.tasks)
-        ]
-        out.append(("Score against N, by benchmark", "Points are means over seeds, with 95 % intervals.", by_task))
-        weights = []
-        for reuse in board.ratios[-1:]:
-            for sign in SIGNS:
-                for what in (0, 1):
-                    chart = figures.weights_by_method(board, reuse, sign, what, self.styles, LOG_WEIGHT_EDGES)
-                    weights.append(Figure(chart, f"weights-{board.key}-{reuse}-{sign}-{what}"))
-        if board.ratios:
-            out.append(
-                (
-                    f"Importance weights at N = {board.ratios[-1]}",
-                    "How far the policy has drifted from the one that wrote the responses, and which responses move "
-                    "it. The first update of every rollout batch has log W = 0 exactly.",
-                    weights,
-                )
-            )
-        out.append(
-            (
-                "Accuracy by response length",
-                "",
-                [
-                    Figure(figures.deciles(board, reuse, self.styles, GRADERS[0]), f"deciles-{board.key}-{reuse}")
-                    for reuse in board.ratios
-                ],
-            )
-        )
-        out.append(
-            (
-                "Truncation and graders",
-                "",
-                [
-                    Figure(
-                        figures.share_by_reuse(
-                            board,
-                            self.styles,
-                            figures.truncated_share,
-                            "Truncated held-out responses",
-                            f"Share of held-out samples that hit the token cap on {board.model}, mean over seeds.",
-                        ),
-                        f"truncated-{board.key}",
-                    ),
-                    Figure(
-                        figures.share_by_reuse(
-                            board,
-                            self.styles,
-                            figures.disagreement_share,
-                            "Disagreement of the two graders",
-                            "Share of held-out samples that one grader calls right and the other does not, on "
-                            f"{board.model}, mean over seeds.",
-                        ),
-                        f"disagreement-{board.key}",
-                    ),
-                ],
-            )
-        )
-        kept = ((head, text, [f for f in items if not f.chart.empty]) for head, text, items in out)
-        return [(head, text, items) for head, text, items in kept if items]
 
     # Pages
 
@@ -560,33 +122,35 @@ class Views:
         yield Page("glossary.html", "glossary.html", {"title": "Glossary", "section": "glossary"})
 
     def _index(self) -> Page:
-        shown = [self.view(board) for board in self.boards if not board.small and board.division == "closed"]
+        scale = [self.view(board) for board in self.boards if not board.small and board.division == "closed"]
         small = [self.view(board) for board in self.boards if board.small]
         other = [self.view(board) for board in self.boards if not board.small and board.division != "closed"]
+        sizes = self._sizes([*scale, *([] if scale else small[:1])])
         paper = self.paper_tables()
-        evaluated = sum(bool(run.record.evaluation) for run in self.runs)
+        few = len(self.panels.kernels) <= 8
         return Page(
             "index.html",
             "index.html",
             {
                 "title": None,
                 "section": "index",
-                "boards": shown,
+                "boards": scale,
                 "small": small,
                 "other": other,
+                "sizes": sizes,
                 "paper": paper,
-                "kernels": self.kernel_figures(list(METHOD_ORDER) if len(self.kernels) > 8 else None),
+                "kernels": self.panels.kernel_figures(None if few else METHOD_ORDER),
                 "curves": {
-                    view.board.key: (self.curve_figures(view.board, 48, 12), self.summary_figures(view.board))
-                    for view in [*shown, *small[:1]]
+                    key: (self.panels.curve_figures(board, 48, 12), self.panels.summary_figures(board))
+                    for board in self.boards
+                    if sizes.get(key := board.key) == "full"
                 },
                 "claims": self.claim_rows,
                 "tones": VERDICT_TONES,
-                "method_names": [(self.titles[name], self.method_page(name)) for name in self.method_names],
                 "counts": {
                     "runs": len(self.runs),
-                    "evaluated": evaluated,
-                    "methods": len({run.method for run in self.runs} - {tables.BASE}),
+                    "evaluated": sum(bool(run.record.evaluation) for run in self.runs),
+                    "methods": len({run.method for run in self.runs} - {BASE}),
                     "benchmarks": len(self.task_names),
                     "samples": sum(
                         t.problems * t.sampling.samples_per_problem
@@ -595,8 +159,23 @@ class Views:
                     ),
                 },
             },
-            [table for table, _ in paper],
+            [table for table, _ in paper] + [v.short for v in scale if v.short and sizes[v.board.key] == "short"],
         )
+
+    @staticmethod
+    def _sizes(views: Sequence[BoardView]) -> dict[str, str]:
+        """How much of each board the front page shows: full, short or link."""
+        sizes: dict[str, str] = {}
+        rows = 0
+        for view in views:
+            rows += len(view.board.arms)
+            if rows <= FULL_ROWS:
+                sizes[view.board.key] = "full"
+            elif view.short and len(view.short.rows) <= FULL_ROWS and len(sizes) < SHORT_BOARDS:
+                sizes[view.board.key] = "short"
+            else:
+                sizes[view.board.key] = "link"
+        return sizes
 
     def _board(self, board: Board) -> Page:
         view = self.view(board)
@@ -608,9 +187,9 @@ class Views:
                 "title": f"{board.title}, {board.protocol}",
                 "section": "index",
                 "view": view,
-                "curves": self.curve_figures(board),
-                "summary": self.summary_figures(board),
-                "deep": self.deep_figures(board),
+                "curves": self.panels.curve_figures(board),
+                "summary": self.panels.summary_figures(board),
+                "deep": self.panels.deep_figures(board),
                 "runs": runs,
                 "digests": sorted({run.record.protocol.digest for run in board.runs}),
                 "deviations": sorted({text for run in board.runs for text in run.record.deviations}),
@@ -658,7 +237,7 @@ class Views:
             rows = []
             for key in sorted(part.index, key=lambda key: method_sort(key[1])):
                 values = [float(part.loc[key, column]) for column, _ in columns]
-                cells = [Cell(str(key[2]), str(key[2]), href=self.method_page(str(key[1])))]
+                cells = [Cell(str(key[2]), str(key[2]), href=self.addresses.method(str(key[1])))]
                 cells += [Cell(number(value), round(value, 4)) for value in values]
                 rows.append(Row(cells, str(key[2])))
             groups.append(Group(f"N = {reuse}", rows, key=str(reuse)))
@@ -672,7 +251,7 @@ class Views:
             cards.append(
                 {
                     "title": self.titles[name],
-                    "page": self.method_page(name),
+                    "page": self.addresses.method(name),
                     "idea": entry.card.idea if entry else "Not installed where this page was built.",
                     "runs": sum(run.method == name for run in self.runs),
                     "origin": entry.origin if entry else "",
@@ -681,7 +260,7 @@ class Views:
         return Page(
             "methods.html",
             "methods.html",
-            {"title": "Methods", "section": "methods", "cards": cards, "kernels": self.kernel_figures()},
+            {"title": "Methods", "section": "methods", "cards": cards, "kernels": self.panels.kernel_figures()},
         )
 
     def _method(self, name: str) -> Page:
@@ -712,16 +291,16 @@ class Views:
                     "anchors": [(arm_anchor(board, arm), arm.reuse) for arm in arms],
                 }
             )
-        others = [(self.titles[o], self.compare_page(name, o)) for o in self.method_names if o != name]
+        others = [(self.titles[o], self.addresses.compare(name, o)) for o in self.method_names if o != name]
         return Page(
-            self.method_page(name),
+            self.addresses.method(name),
             "method.html",
             {
                 "title": self.titles[name],
                 "section": "methods",
                 "name": name,
                 "entry": entry,
-                "kernels": self.kernel_figures([name]),
+                "kernels": self.panels.kernel_figures([name]),
                 "sections": sections,
                 "others": others,
                 "sources": sorted(
@@ -741,13 +320,13 @@ class Views:
         columns = [
             Column("seed", "Seed", number=False),
             Column("late", "Late score"),
-            *(Column(task, task_title(task), href=self.task_page(task)) for task in tasks),
+            *(Column(task, task_title(task), href=self.addresses.task(task)) for task in tasks),
         ]
         if len(tasks) > 1:
             columns.append(Column("macro", "Macro average"))
         columns += [
             Column("status", "Status", number=False),
-            Column("hours", _hours_label(board), optional=True),
+            Column("hours", hours_label(board), optional=True),
             Column("record", "Record", number=False, optional=True),
         ]
         groups = []
@@ -756,14 +335,14 @@ class Views:
             for run in arm.runs:
                 cells = [Cell(f"seed {run.record.seeds.run}", run.record.seeds.run, href=run.page)]
                 late = run.record.training.late_score if run.record.training else None
-                cells.append(_percent_cell(late))
+                cells.append(percent_cell(late))
                 for task in tasks:
                     result = run.record.evaluation.get(task)
                     cells.append(
                         Cell(
                             "",
                             views={
-                                f"{grader}-1": _percent_cell(result.scores[grader].pass_at_1)  # type: ignore[index]
+                                f"{grader}-1": percent_cell(result.scores[grader].pass_at_1)  # type: ignore[index]
                                 for grader in GRADERS
                             },
                         )
@@ -772,11 +351,11 @@ class Views:
                     )
                 if len(tasks) > 1:
                     cells.append(
-                        Cell("", views={f"{g}-1": _percent_cell(_macro(run.record, tasks, g)) for g in GRADERS})
+                        Cell("", views={f"{g}-1": percent_cell(macro_average(run.record, tasks, g)) for g in GRADERS})
                         if all(task in run.record.evaluation for task in tasks)
                         else Cell("–")
                     )
-                cells += [status_cell(Arm(name, "", arm.reuse, (run,))), _hours_cell(Arm(name, "", arm.reuse, (run,)))]
+                cells += [status_cell(Arm(name, "", arm.reuse, (run,))), hours_cell(Arm(name, "", arm.reuse, (run,)))]
                 cells.append(Cell(run.record.id[:12], run.record.id, href=run.page.removesuffix(".html") + ".json"))
                 rows.append(Row(cells))
             groups.append(Group(f"N = {arm.reuse}" if arm.reuse is not None else "", rows, key=str(arm.reuse or 0)))
@@ -812,21 +391,21 @@ class Views:
                 rows.append(
                     Row(
                         [
-                            Cell(task_title(task), task_title(task), href=self.task_page(task)),
+                            Cell(task_title(task), task_title(task), href=self.addresses.task(task)),
                             Cell(" or ".join(str(p) for p in problems), problems[0]),
                             Cell(
                                 " or ".join(str(k) for k in sorted({r.sampling.samples_per_problem for r in results}))
                             ),
                             Cell("; ".join(sampling)),
                             Cell(f"{drawn:,}", drawn),
-                            _share_cell(sum(r.truncated for r in results), drawn),
-                            _share_cell(differing, drawn),
+                            share_cell(sum(r.truncated for r in results), drawn),
+                            share_cell(differing, drawn),
                             Cell(f"{errors:,}", errors),
                         ],
                         task,
                     )
                 )
-            groups.append(Group(_board_label(board), rows, key=board.key))
+            groups.append(Group(board_label(board), rows, key=board.key))
         table = Table(
             "benchmarks",
             "The held-out benchmarks, as they were asked.",
@@ -873,7 +452,7 @@ class Views:
             digests = sorted({r.prompts_digest for run in board.runs if (r := run.record.evaluation.get(task))})
             sections.append({"board": board, "table": table, "figures": charts, "digests": digests})
         return Page(
-            self.task_page(task),
+            self.addresses.task(task),
             "benchmark.html",
             {"title": task_title(task), "section": "benchmarks", "task": task, "sections": sections},
             made,
@@ -898,8 +477,6 @@ class Views:
         return out
 
     def _solve_rates(self, board: Board, task: str) -> Chart:
-        from leaderboard.charts import Axis, Line, percent
-
         layers = []
         rates = self._rates(board, task, GRADERS[0])
         for method in board.methods:
@@ -937,7 +514,7 @@ class Views:
             cells = [Cell(problem, problem)]
             for method in names:
                 views = {
-                    f"{grader}-1": _percent_cell(rates[grader].get(method, {}).get(problem), 0) for grader in GRADERS
+                    f"{grader}-1": percent_cell(rates[grader].get(method, {}).get(problem), 0) for grader in GRADERS
                 }
                 same = views["published-1"] == views["audited-1"]
                 cells.append(views["published-1"] if same else Cell("", views=views))
@@ -947,7 +524,7 @@ class Views:
                 if (value := rates[GRADERS[0]].get(method, {}).get(problem)) is not None
             ]
             spread = max(own) - min(own) if own else None
-            cells.append(_percent_cell(spread, 0))
+            cells.append(percent_cell(spread, 0))
             rows.append(Row(cells, problem))
         return Table(
             f"problems-{slug(task)}-{board.key}",
@@ -955,7 +532,9 @@ class Views:
             [
                 Column("problem", "Problem", number=False),
                 *(
-                    Column(name, "Base model" if name == "base" else self.titles[name], href=self.method_page(name))
+                    Column(
+                        name, "Base model" if name == "base" else self.titles[name], href=self.addresses.method(name)
+                    )
                     for name in names
                 ),
                 Column("range", "Range", tip="highest less lowest solve rate of the methods"),
@@ -975,7 +554,9 @@ class Views:
             (
                 self.titles[first],
                 [
-                    self.compare_page(first, second) if (first, second) in pairs or (second, first) in pairs else ""
+                    self.addresses.compare(first, second)
+                    if (first, second) in pairs or (second, first) in pairs
+                    else ""
                     for second in names
                 ],
             )
@@ -994,12 +575,12 @@ class Views:
 
     @cached_property
     def _comparisons(self) -> dict[str, dict[tuple[str, str], list[dict[str, Any]]]]:
-        """Board -> pair -> rows of `tables.comparisons`, first minus second in the order of the pages."""
+        """Board -> pair in the order of the pages -> rows of `tables.comparisons`, the second minus the first."""
         out: dict[str, dict[tuple[str, str], list[dict[str, Any]]]] = {}
         for board in self.boards:
             by_pair = out.setdefault(board.key, {})
-            for row in _rows(tables.comparisons(board.results)):
-                if method_sort(row["first"]) > method_sort(row["second"]):
+            for row in as_rows(tables.comparisons(board.results)):
+                if method_sort(row["first"]) < method_sort(row["second"]):
                     row |= {
                         "first": row["second"],
                         "second": row["first"],
@@ -1008,7 +589,7 @@ class Views:
                         "high": -row["low"],
                         "improvement": 1 - row["improvement"],
                     }
-                by_pair.setdefault((row["first"], row["second"]), []).append(row)
+                by_pair.setdefault((row["second"], row["first"]), []).append(row)
         return out
 
     def _compare(self, first: str, second: str) -> Page:
@@ -1030,8 +611,8 @@ class Views:
                 if rows:
                     groups.append(Group(f"N = {reuse}", rows, key=str(reuse)))
             table = Table(
-                f"{self.compare_page(first, second).replace('/', '-').removesuffix('.html')}-{board.key}",
-                f"{self.titles[first]} minus {self.titles[second]}, pass@1 in points, published grader, paired by "
+                f"{self.addresses.compare(first, second).replace('/', '-').removesuffix('.html')}-{board.key}",
+                f"{self.titles[second]} minus {self.titles[first]}, pass@1 in points, published grader, paired by "
                 f"problem; {board.model}.",
                 [
                     Column("benchmark", "Benchmark", number=False),
@@ -1040,7 +621,11 @@ class Views:
                     Column("p_holm", "p, adjusted", tip="Holm, over all pairs and N of the board"),
                     Column("verdict", "Verdict", number=False),
                     Column("detectable", "Detectable", tip="smallest true difference found with 80 % probability"),
-                    Column("improvement", "Chance to win, %", tip="that a run of the first beats a run of the second"),
+                    Column(
+                        "improvement",
+                        "Chance to win, %",
+                        tip=f"that a run of {self.titles[second]} beats one of {self.titles[first]}",
+                    ),
                     Column("problems", "Problems", optional=True),
                 ],
                 groups,
@@ -1057,21 +642,21 @@ class Views:
                 board.key,
                 board.store,
             )
-            charts = [*self.curve_figures(pair)]
+            charts = [*self.panels.curve_figures(pair)]
             macro = figures.score_by_reuse(
                 pair, self.styles, self.view(board).scores, VIEWS[0], "macro", "Held-out macro average against N"
             )
             charts.append(Figure(macro, f"macro-{board.key}"))
             sections.append({"board": board, "table": table, "figures": charts})
-        kernels = self.kernel_figures([first, second])
+        kernels = self.panels.kernel_figures([first, second])
         return Page(
-            self.compare_page(first, second),
+            self.addresses.compare(first, second),
             "compare.html",
             {
-                "title": f"{self.titles[first]} and {self.titles[second]}",
+                "title": f"{self.titles[second]} against {self.titles[first]}",
                 "section": "compare",
-                "first": (self.titles[first], self.method_page(first)),
-                "second": (self.titles[second], self.method_page(second)),
+                "first": (self.titles[first], self.addresses.method(first)),
+                "second": (self.titles[second], self.addresses.method(second)),
                 "sections": sections,
                 "kernels": kernels,
             },
@@ -1085,20 +670,20 @@ class Views:
         label = "Macro average" if task == MACRO else task_title(task)
         return Row(
             [
-                Cell(label, label, href=self.task_page(task)),
+                Cell(label, label, href=self.addresses.task(task)),
                 Cell(
                     signed(100 * row["difference"]),
                     100 * row["difference"],
-                    _times(row["low"]),
-                    _times(row["high"]),
+                    in_percent(row["low"]),
+                    in_percent(row["high"]),
                     spread=interval(row["low"], row["high"]),
                     tip=str(row["leaves_out"]),
                 ),
-                Cell(p_value(row["p_value"]), _float(row["p_value"])),
-                Cell(p_value(row["p_holm"]), _float(row["p_holm"])),
+                Cell(p_value(row["p_value"]), as_float(row["p_value"])),
+                Cell(p_value(row["p_holm"]), as_float(row["p_holm"])),
                 verdict,
-                Cell(number(_times(row["detectable"])), _times(row["detectable"])),
-                Cell(number(_times(row["improvement"]), 0), _times(row["improvement"])),
+                Cell(number(in_percent(row["detectable"])), in_percent(row["detectable"])),
+                Cell(number(in_percent(row["improvement"]), 0), in_percent(row["improvement"])),
                 Cell(str(row["problems"]), int(row["problems"])),
             ],
             label,
@@ -1156,8 +741,8 @@ class Views:
                         else Cell(
                             signed(100 * lead.value),
                             100 * lead.value,
-                            _times(lead.low),
-                            _times(lead.high),
+                            in_percent(lead.low),
+                            in_percent(lead.high),
                             interval(lead.low, lead.high),
                         ),
                         Cell(one.answer, tone=tones[one.answer]),
@@ -1178,7 +763,7 @@ class Views:
         )
 
     def _runs(self) -> Page:
-        made = [self._run_table(board.runs, f"runs-{board.key}", _board_label(board)) for board in self.boards]
+        made = [self._run_table(board.runs, f"runs-{board.key}", board_label(board)) for board in self.boards]
         return Page(
             "runs.html",
             "runs.html",
@@ -1190,7 +775,7 @@ class Views:
         for run in runs:
             record = run.record
             training = record.training
-            macro = _macro(record, run.task_names, GRADERS[0])
+            macro = macro_average(record, run.task_names, GRADERS[0])
             rows.append(
                 Row(
                     [
@@ -1199,8 +784,8 @@ class Views:
                         Cell(str(record.seeds.run), record.seeds.run),
                         status_cell(Arm(run.method, run.title, record.reuse, (run,))),
                         Cell(record.division, tone="quiet" if record.division == "closed" else "warn"),
-                        _percent_cell(training.late_score if training else None),
-                        _percent_cell(macro),
+                        percent_cell(training.late_score if training else None),
+                        percent_cell(macro),
                         Cell(number(record.cost.gpu_hours, 1), record.cost.gpu_hours),
                         Cell(
                             number((record.cost.training_seconds + record.cost.evaluation_seconds) / 3600, 2),
@@ -1258,7 +843,7 @@ class Views:
                 "downloads": run_files(run),
                 "commands": reproduce(record),
                 "document": json.dumps(_brief(record), indent=1, sort_keys=True, ensure_ascii=False),
-                "method_page": self.method_page(run.method),
+                "method_page": self.addresses.method(run.method),
             },
         )
 
@@ -1271,9 +856,9 @@ class Views:
             rows.append(
                 Row(
                     [
-                        Cell(task_title(task), task_title(task), href=self.task_page(task)),
-                        _percent_cell(result.scores["published"].pass_at_1),
-                        _percent_cell(result.scores["audited"].pass_at_1),
+                        Cell(task_title(task), task_title(task), href=self.addresses.task(task)),
+                        percent_cell(result.scores["published"].pass_at_1),
+                        percent_cell(result.scores["audited"].pass_at_1),
                         Cell(str(result.problems), result.problems),
                         Cell(str(result.sampling.samples_per_problem), result.sampling.samples_per_problem),
                         Cell(f"{result.truncated:,}", result.truncated),
@@ -1281,7 +866,7 @@ class Views:
                             f"{result.scores['published'].errors} / {result.scores['audited'].errors}",
                             result.scores["published"].errors,
                         ),
-                        Cell("–") if differing is None else _share_cell(sum(differing), drawn),
+                        Cell("–") if differing is None else share_cell(sum(differing), drawn),
                         Cell(number(result.mean_response_tokens, 0), result.mean_response_tokens),
                         Cell(result.samples.sha256[:12], result.samples.sha256, tip=result.samples.path),
                     ]
@@ -1304,112 +889,6 @@ class Views:
             ],
             [Group("", rows)],
         )
-
-
-def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
-
-
-def arm_anchor(board: Board, arm: Arm) -> str:
-    """Where a method's page lists the seeds of an arm."""
-    return f"{board.key}-n{arm.reuse or 0}"
-
-
-def signed(value: object, digits: int = 1) -> str:
-    """A number with its sign always shown."""
-    text = number(value, digits)
-    known = clean(value)
-    return f"+{text}" if known is not None and known > 0 and text.strip("0.") else text
-
-
-def p_value(value: object) -> str:
-    """A p-value with two digits, and never as zero."""
-    known = clean(value)
-    if known is None:
-        return "–"
-    return "< 0.0001" if known < 1e-4 else f"{known:.4f}" if known < 0.01 else f"{known:.2f}"
-
-
-def _unique(addresses: Mapping[str, str]) -> dict[str, str]:
-    """Addresses of pages, each once."""
-    out: dict[str, str] = {}
-    taken: set[str] = set()
-    for name, stem in sorted(addresses.items()):
-        while stem in taken:
-            stem += "-x"
-        taken.add(stem)
-        out[name] = f"{stem}.html"
-    return out
-
-
-def _times(value: object) -> float | None:
-    known = clean(value)
-    return None if known is None else 100 * known
-
-
-def _percent_cell(value: float | None, digits: int = 1) -> Cell:
-    known = clean(value)
-    return Cell("–") if known is None else Cell(number(100 * known, digits), 100 * known)
-
-
-def _share_cell(part: int, whole: int) -> Cell:
-    return Cell(number(100 * part / whole, 2), 100 * part / whole) if whole else Cell("–")
-
-
-def _macro(record: Record, tasks: Sequence[str], grader: str) -> float | None:
-    if not tasks or any(task not in record.evaluation for task in tasks):
-        return None
-    return math.fsum(record.evaluation[t].scores[grader].pass_at_1 for t in tasks) / len(tasks)  # type: ignore[index]
-
-
-def _board_label(board: Board) -> str:
-    mark = "tiny results · " if board.small else ""
-    return f"{mark}{board.title}, protocol {board.protocol} version {board.version}"
-
-
-def _hours_label(board: Board) -> str:
-    return "GPU-hours" if any(run.record.cost.gpu_hours > 0 for run in board.runs) else "Hours, no GPU"
-
-
-def _hours_cell(arm: Arm) -> Cell:
-    total = math.fsum(figures.hours(run) for run in arm.runs)
-    return Cell(number(total, 1 if total >= 10 else 2), total)
-
-
-def _seeds_cell(arm: Arm, href: str, of: str = "evaluation") -> Cell:
-    if of == "evaluation":
-        count = len(arm.evaluated)
-    else:
-        count = sum(bool(r.record.training and r.record.training.late_score is not None) for r in arm.runs)
-    text = str(count) if count == len(arm.runs) else f"{count} of {len(arm.runs)}"
-    return Cell(text, count, href=href)
-
-
-def _paper_cells(row: Mapping[str, Any]) -> list[Cell]:
-    printed = clean(row.get("published"))
-    if printed is None:
-        return [Cell("–"), Cell("–")]
-    verdict = str(row["verdict"])
-    return [
-        Cell(number(100 * printed), 100 * printed),
-        Cell(verdict, tone=VERDICT_TONES.get(verdict, ""), tip=str(row["verdict_reason"])),
-    ]
-
-
-def _inconclusive(rows: Mapping[tuple[str, int], Mapping[str, Mapping[str, Any]]], board: Board) -> list[str]:
-    """What the data could not tell about the macro average, in one sentence."""
-    parts = []
-    for reuse in board.ratios:
-        own = [arm for (_, n), arm in rows.items() if n == reuse]
-        task = MACRO if any(MACRO in arm for arm in own) else next((t for arm in own for t in arm), "")
-        block = [arm[task] for arm in own if task in arm and clean(arm[task]["score"]) is not None]
-        tied = [row for row in block if row["tied"]]
-        if len(block) < 2 or len(tied) < 2:
-            continue
-        gaps = [g for row in tied if not row["leader"] and (g := _times(row["detectable"])) is not None]
-        size = f" (differences under {number(max(gaps))} points could have been missed)" if gaps else ""
-        parts.append(f"at N = {reuse}, {len(tied) - 1} of the {len(block) - 1} others{size}")
-    return [f"Not told apart from the highest macro average: {'; '.join(parts)}."] if parts else []
 
 
 def run_files(run: Run) -> list[tuple[str, str, str]]:
@@ -1458,6 +937,3 @@ def _brief(record: Record) -> dict[str, Any]:
         result.pop("problem_ids")
         result.pop("right_per_problem")
     return document
-
-
-__all__ = ["NAVIGATION", "Page", "UserError", "Views"]

@@ -232,6 +232,6 @@ function tooltip(svg) {
 document.addEventListener("DOMContentLoaded", () => {
   themeButton();
   switches();
-  document.querySelectorAll(".tablebox").forEach(enhance);
+  document.querySelectorAll(".tablebox.long").forEach(enhance);
   document.querySelectorAll("svg.chart[data-axes]").forEach(tooltip);
 });

@@ -1,0 +1,198 @@
+"""Figures ready for a template, and which of them a page shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from markupsafe import Markup
+
+from harness.records import GRADERS
+from leaderboard import tables
+from leaderboard.charts import Chart, Value, clean, data_table, legend, svg
+from leaderboard.pages import figures
+from leaderboard.pages.boards import SIGNS, Board, task_title
+from leaderboard.pages.cells import as_rows
+from leaderboard.pages.scores import BoardView
+from leaderboard.pages.tables import VIEWS
+from methods.diagnostics import LOG_WEIGHT_EDGES
+from methods.registry import Registered
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart ready for a template. ``identity`` is unique on its page."""
+
+    chart: Chart
+    identity: str
+    most_rows: int = 40
+
+    @property
+    def svg(self) -> Markup:
+        """The drawing."""
+        return svg(self.chart, self.identity)
+
+    @cached_property
+    def legend(self) -> list[tuple[Markup, str]]:
+        """Keys and labels."""
+        return legend(self.chart)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Labels of the legend."""
+        return tuple(label for _, label in self.legend)
+
+    @cached_property
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        return data_table(self.chart, self.most_rows)
+
+    @property
+    def header(self) -> list[str]:
+        """Header of the table behind the chart."""
+        return self._table[0]
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """Rows of the table behind the chart."""
+        return self._table[1]
+
+
+def shared_legend(items: Sequence[Figure]) -> list[tuple[Markup, str]]:
+    """The one legend that serves several panels: the longest, if it names all that the others show."""
+    longest = max((item.legend for item in items), key=len, default=[])
+    names = {label for _, label in longest}
+    serves = len(items) > 1 and len(names) > 1 and all(names.issuperset(item.labels) for item in items)
+    return longest if serves else []
+
+
+class Panels:
+    """The figures of boards and kernels.
+
+    Args:
+        registered: the methods that can be asked for their kernel.
+        styles: which style each method wears.
+        view: the tables of a board.
+    """
+
+    def __init__(
+        self, registered: Mapping[str, Registered], styles: figures.Styles, view: Callable[[Board], BoardView]
+    ) -> None:
+        self.registered = registered
+        self.styles = styles
+        self.view = view
+
+    @cached_property
+    def kernels(self) -> dict[str, tuple[str, list[float], dict[str, list[Value]]]]:
+        """phi of every registered method with its default hyperparameters, over log W in [-4, 4]."""
+        grid = torch.linspace(-4, 4, 161, dtype=torch.float64)
+        curves: dict[str, tuple[str, list[float], dict[str, list[Value]]]] = {}
+        for name, entry in self.registered.items():
+            by_sign: dict[str, list[Value]] = {}
+            for sign, value in (("positive", 1.0), ("negative", -1.0)):
+                phi = entry.method().coefficient(grid, value)
+                if phi is not None:
+                    by_sign[sign] = [clean(round(float(v), 6)) for v in phi]
+            if by_sign:
+                curves[name] = (entry.card.title, [round(float(v), 4) for v in grid], by_sign)
+        return curves
+
+    def kernel_figures(self, names: Sequence[str] | None = None) -> list[Figure]:
+        """Both signs, for all methods or the named ones."""
+        kept = {name: curve for name, curve in self.kernels.items() if names is None or name in names}
+        return [Figure(figures.kernel(kept, sign, self.styles), f"kernel-{sign}") for sign in SIGNS] if kept else []
+
+    def curve_figures(self, board: Board, points: int = 64, rows: int = 40) -> list[Figure]:
+        """Training curves, one panel for each N."""
+        return [
+            Figure(chart, f"curve-{board.key}-{reuse}", rows)
+            for reuse, chart in figures.training_curves(board, self.styles, points)
+        ]
+
+    def summary_figures(self, board: Board) -> list[Figure]:
+        """Macro average and late score against N, and cost against score."""
+        view = self.view(board)
+        late = {
+            (row["method"], row["reuse"]): row
+            for row in as_rows(tables.training(board.results))
+            if row["measure"] == "late"
+        }
+        macro = figures.score_by_reuse(
+            board, self.styles, view.scores, VIEWS[0], "macro", "Held-out macro average against N"
+        )
+        made = [
+            Figure(macro, f"macro-{board.key}"),
+            Figure(figures.late_by_reuse(board, self.styles, late), f"late-{board.key}"),
+            Figure(figures.cost_against_score(board, self.styles, view.scores, VIEWS[0]), f"cost-{board.key}"),
+        ]
+        return [item for item in made if not item.chart.empty]
+
+    def deep_figures(self, board: Board) -> list[tuple[str, str, list[Figure]]]:
+        """Headings with figures: everything that a board's page shows beyond the front page."""
+        view = self.view(board)
+        out: list[tuple[str, str, list[Figure]]] = []
+        by_task = [
+            Figure(
+                figures.score_by_reuse(board, self.styles, view.scores, VIEWS[0], task, task_title(task)),
+                f"task-{board.key}-{index}",
+            )
+            for index, task in enumerate(board.tasks)
+        ]
+        out.append(("Score against N, by benchmark", "Points are means over seeds, with 95 % intervals.", by_task))
+        weights = []
+        for reuse in board.ratios[-1:]:
+            for sign in SIGNS:
+                for what in (0, 1):
+                    chart = figures.weights_by_method(board, reuse, sign, what, self.styles, LOG_WEIGHT_EDGES)
+                    weights.append(Figure(chart, f"weights-{board.key}-{reuse}-{sign}-{what}"))
+        if board.ratios:
+            out.append(
+                (
+                    f"Importance weights at N = {board.ratios[-1]}",
+                    "How far the policy has drifted from the one that wrote the responses, and which responses move "
+                    "it. The first update of every rollout batch has log W = 0 exactly.",
+                    weights,
+                )
+            )
+        out.append(
+            (
+                "Accuracy by response length",
+                "",
+                [
+                    Figure(figures.deciles(board, reuse, self.styles, GRADERS[0]), f"deciles-{board.key}-{reuse}")
+                    for reuse in board.ratios
+                ],
+            )
+        )
+        out.append(
+            (
+                "Truncation and graders",
+                "",
+                [
+                    Figure(
+                        figures.share_by_reuse(
+                            board,
+                            self.styles,
+                            figures.truncated_share,
+                            "Truncated held-out responses",
+                            f"Share of held-out samples that hit the token cap on {board.model}, mean over seeds.",
+                        ),
+                        f"truncated-{board.key}",
+                    ),
+                    Figure(
+                        figures.share_by_reuse(
+                            board,
+                            self.styles,
+                            figures.disagreement_share,
+                            "Disagreement of the two graders",
+                            "Share of held-out samples that one grader calls right and the other does not, on "
+                            f"{board.model}, mean over seeds.",
+                        ),
+                        f"disagreement-{board.key}",
+                    ),
+                ],
+            )
+        )
+        kept = ((head, text, [f for f in items if not f.chart.empty]) for head, text, items in out)
+        return [(head, text, items) for head, text, items in kept if items]

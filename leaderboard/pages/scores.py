@@ -1,0 +1,336 @@
+"""The tables of a board: held-out, training, against the paper, and the short one of a crowded front page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from leaderboard import published, tables
+from leaderboard.charts import clean, number
+from leaderboard.pages import figures
+from leaderboard.pages.addresses import Addresses
+from leaderboard.pages.boards import BASE, Arm, Board, task_title
+from leaderboard.pages.cells import (
+    VERDICT_TONES,
+    as_rows,
+    hours_cell,
+    hours_label,
+    in_percent,
+    interval,
+    paper_cells,
+    seeds_cell,
+    status_cell,
+)
+from leaderboard.pages.tables import VIEWS, Cell, Column, Group, Mark, Row, Table
+
+MACRO = published.MACRO
+
+
+@dataclass(frozen=True)
+class BoardView:
+    """A board with its tables and the scores that figures ask for."""
+
+    board: Board
+    heldout: Table | None
+    training: Table | None
+    check: Table | None
+    short: Table | None
+    scores: figures.Scores
+    k: int
+
+
+def make_view(board: Board, addresses: Addresses) -> BoardView:
+    """All tables of a board, from the records."""
+    samples = [t.sampling.samples_per_problem for run in board.runs for t in run.record.evaluation.values()]
+    k = min(samples, default=1)
+    frames: dict[str, dict[tuple[str, int], dict[str, dict[str, Any]]]] = {}
+    blocks: dict[str, dict[tuple[int, str], list[dict[str, Any]]]] = {}
+    for view in VIEWS if samples else ():
+        grader, measure = view.split("-")
+        if measure == "k" and k == 1:
+            continue
+        frame = tables.heldout(board.results, grader=grader, k=1 if measure == "1" else k)  # type: ignore[arg-type]
+        by_arm = frames.setdefault(view, {})
+        by_block = blocks.setdefault(view, {})
+        for row in as_rows(frame):
+            by_arm.setdefault((row["method"], row["reuse"]), {})[row["task"]] = row
+            by_block.setdefault((row["reuse"], row["task"]), []).append(row)
+
+    def scores(arm: Arm, view: str, task: str) -> tuple[float, float, float] | None:
+        rows = frames.get(view, {}).get((arm.method, arm.reuse or 0), {})
+        row = rows.get(MACRO if task == "macro" else task) or (
+            next(iter(rows.values())) if task == "macro" and len(rows) == 1 else None
+        )
+        if row is None or clean(row["score"]) is None:
+            return None
+        return row["score"], row["low"], row["high"]
+
+    heldout = _heldout(board, frames, blocks, k, addresses) if samples else None
+    short = _short(board, frames, blocks, addresses) if samples else None
+    return BoardView(
+        board,
+        heldout,
+        _training(board, addresses),
+        _check(board, frames.get(VIEWS[0], {}), addresses),
+        short,
+        scores,
+        k,
+    )
+
+
+def _score_cell(row: Mapping[str, Any] | None, block: Sequence[Mapping[str, Any]], href: str) -> Cell:
+    if row is None or clean(row["score"]) is None:
+        return Cell("–")
+    value = float(row["score"])
+    return Cell(
+        number(100 * value),
+        100 * value,
+        in_percent(row["low"]),
+        in_percent(row["high"]),
+        interval(row["low"], row["high"]),
+        href,
+        _mark(row, block),
+        tip=str(row["leaves_out"]),
+    )
+
+
+def _heldout(
+    board: Board,
+    frames: Mapping[str, Mapping[tuple[str, int], Mapping[str, Mapping[str, Any]]]],
+    blocks: Mapping[str, Mapping[tuple[int, str], Sequence[Mapping[str, Any]]]],
+    k: int,
+    addresses: Addresses,
+) -> Table:
+    tasks = board.tasks
+    columns = [*tasks, MACRO] if len(tasks) > 1 else list(tasks)
+    with_paper = any(
+        clean(rows.get(columns[-1], {}).get("published")) is not None for rows in frames[VIEWS[0]].values()
+    )
+    titles = [
+        Column("method", "Method", number=False),
+        *(Column(task, task_title(task), href=addresses.task(task)) for task in tasks),
+    ]
+    if len(tasks) > 1:
+        titles.append(Column("macro", "Macro average", tip="plain mean of the benchmarks"))
+    if with_paper:
+        titles += [
+            Column("paper", "Paper", tip="macro average as published, pass@1, published grader; not run here"),
+            Column("verdict", "Verdict", number=False, tip="the published value against our interval"),
+        ]
+    titles += [
+        Column("seeds", "Seeds", optional=True, tip="seeds with held-out scores, of all runs"),
+        Column("status", "Status", number=False, optional=True),
+        Column("hours", hours_label(board), optional=True, tip="all runs of the row together"),
+    ]
+    groups = []
+    for reuse in [None, *board.ratios]:
+        rows = []
+        for arm in board.arms:
+            if arm.reuse != reuse:
+                continue
+            href = addresses.evidence(arm, board)
+            cells = [_name_cell(arm, addresses)]
+            own = frames[VIEWS[0]].get((arm.method, arm.reuse or 0), {})
+            for task in columns:
+                views = {
+                    view: _score_cell(
+                        frames[view].get((arm.method, arm.reuse or 0), {}).get(task),
+                        blocks[view].get((arm.reuse or 0, task), ()),
+                        href,
+                    )
+                    for view in frames
+                }
+                if any(cell.value is not None for cell in views.values()):
+                    cells.append(Cell("", views=views))
+                else:
+                    cells.append(Cell("–"))
+            if with_paper:
+                cells += paper_cells(own.get(columns[-1], {}))
+            cells += [seeds_cell(arm, href), status_cell(arm), hours_cell(arm)]
+            rows.append(Row(cells, f"{arm.title} {arm.method}", reference=arm.reuse is None))
+        if rows:
+            label = "Base model, not trained" if reuse is None else f"N = {reuse}"
+            groups.append(Group(label, rows, key=str(reuse or 0)))
+    measure = f" (or pass@{k})" if k > 1 else ""
+    return Table(
+        f"heldout-{board.key}",
+        f"Held-out pass@1{measure} in percent, final checkpoint, with 95 % intervals. {board.model}, "
+        f"protocol {board.protocol} version {board.version}.",
+        titles,
+        groups,
+        group_label="N",
+        notes=[
+            "★ best, and distinguishable from every other method at its N (paired by problem, Holm-adjusted). "
+            "≈ cannot be told apart from the highest. No mark: the data separate nothing, or another is better.",
+            *_inconclusive(frames[VIEWS[0]], board),
+        ],
+        switches=True,
+    )
+
+
+def _short(
+    board: Board,
+    frames: Mapping[str, Mapping[tuple[str, int], Mapping[str, Mapping[str, Any]]]],
+    blocks: Mapping[str, Mapping[tuple[int, str], Sequence[Mapping[str, Any]]]],
+    addresses: Addresses,
+) -> Table:
+    """Methods by N: the macro average only, for a front page with many boards or methods."""
+    task = MACRO if len(board.tasks) > 1 else board.tasks[0]
+    rows = []
+    for method in board.methods:
+        arms = [board.arm(method, reuse) for reuse in board.ratios]
+        cells = [_name_cell(next(arm for arm in arms if arm), addresses)]
+        for reuse, arm in zip(board.ratios, arms, strict=True):
+            views = {
+                view: _score_cell(
+                    frames[view].get((method, reuse), {}).get(task),
+                    blocks[view].get((reuse, task), ()),
+                    addresses.evidence(arm, board) if arm else "",
+                )
+                for view in frames
+            }
+            cells.append(Cell("", views=views) if any(c.value is not None for c in views.values()) else Cell("–"))
+        rows.append(Row(cells, method))
+    label = "macro average" if task == MACRO else task_title(task)
+    return Table(
+        f"short-{board.key}",
+        f"Held-out pass@1, {label} in percent, with 95 % intervals. {board.model}, protocol {board.protocol} version "
+        f"{board.version}.",
+        [
+            Column("method", "Method", number=False),
+            *(Column(f"n{reuse}", f"N = {reuse}") for reuse in board.ratios),
+        ],
+        [Group("", rows)],
+        switches=True,
+    )
+
+
+def _name_cell(arm: Arm, addresses: Addresses) -> Cell:
+    return Cell(arm.title, arm.title, href=addresses.method(arm.method))
+
+
+def _training(board: Board, addresses: Addresses) -> Table | None:
+    frame = tables.training(board.results)
+    if frame.empty:
+        return None
+    by_arm: dict[tuple[str, int], dict[str, dict[str, Any]]] = {}
+    blocks: dict[tuple[int, str], list[dict[str, Any]]] = {}
+    for row in as_rows(frame):
+        by_arm.setdefault((row["method"], row["reuse"]), {})[row["measure"]] = row
+        blocks.setdefault((row["reuse"], row["measure"]), []).append(row)
+    with_paper = any(clean(row["published"]) is not None for row in as_rows(frame))
+    columns = [Column("method", "Method", number=False)]
+    for measure, label, tip in (
+        ("early", "Early score", "highest score of a rollout batch in the first quarter of the updates"),
+        ("late", "Late score", "mean over the last eighth of the updates"),
+        ("mean", "Mean score", "mean over all updates"),
+    ):
+        columns.append(Column(measure, label, tip=tip))
+        if with_paper and measure != "mean":
+            columns += [
+                Column(f"{measure}_paper", "Paper", tip="as published; not run here"),
+                Column(f"{measure}_verdict", "Verdict", number=False),
+            ]
+    columns += [
+        Column("seeds", "Seeds", optional=True),
+        Column("status", "Status", number=False, optional=True),
+        Column("hours", hours_label(board), optional=True, tip="all runs of the row together"),
+    ]
+    groups = []
+    for reuse in board.ratios:
+        rows = []
+        for arm in board.arms:
+            if arm.reuse != reuse:
+                continue
+            href = addresses.evidence(arm, board)
+            own = by_arm.get((arm.method, reuse), {})
+            cells = [_name_cell(arm, addresses)]
+            for measure in ("early", "late", "mean"):
+                cells.append(_score_cell(own.get(measure), blocks.get((reuse, measure), ()), href))
+                if with_paper and measure != "mean":
+                    cells += paper_cells(own.get(measure, {}))
+            cells += [seeds_cell(arm, href, of="training"), status_cell(arm), hours_cell(arm)]
+            rows.append(Row(cells, f"{arm.title} {arm.method}"))
+        groups.append(Group(f"N = {reuse}", rows, key=str(reuse)))
+    notes = ["Score: mean reward of a rollout batch, mapped to 0–100 %: (mean reward + 1) / 2."]
+    if any(len(arm.runs) == 1 for arm in board.arms if arm.reuse is not None):
+        notes.append("A row with one seed has no interval: how a score varies with the seed is not known.")
+    return Table(
+        f"training-{board.key}",
+        f"Training score in percent, with 95 % intervals over seeds. {board.model}, protocol {board.protocol} "
+        f"version {board.version}.",
+        columns,
+        groups,
+        group_label="N",
+        notes=notes,
+    )
+
+
+def _check(
+    board: Board, by_arm: Mapping[tuple[str, int], Mapping[str, Mapping[str, Any]]], addresses: Addresses
+) -> Table | None:
+    """Ours against the paper's, benchmark by benchmark."""
+    rows_by_reuse: dict[int, list[Row]] = {}
+    tasks = [*board.tasks, MACRO] if len(board.tasks) > 1 else board.tasks
+    for arm in board.arms:
+        own = by_arm.get((arm.method, arm.reuse or 0), {})
+        if arm.reuse is None or not any(clean(row["published"]) is not None for row in own.values()):
+            continue
+        cells = [_name_cell(arm, addresses)]
+        for task in tasks:
+            row = own.get(task)
+            if row is None or clean(row["published"]) is None:
+                cells.append(Cell("–"))
+                continue
+            verdict = str(row["verdict"])
+            cells.append(
+                Cell(
+                    f"{number(in_percent(row['score']))} / {number(100 * row['published'])}",
+                    verdict,
+                    spread=verdict,
+                    tone=VERDICT_TONES.get(verdict, ""),
+                    tip=str(row["verdict_reason"]),
+                )
+            )
+        rows_by_reuse.setdefault(arm.reuse, []).append(Row(cells, arm.title))
+    if not rows_by_reuse:
+        return None
+    return Table(
+        f"published-check-{board.key}",
+        f"Ours / the paper's, pass@1 in percent, published grader, {board.model}.",
+        [
+            Column("method", "Method", number=False),
+            *(Column(task, "Macro average" if task == MACRO else task_title(task)) for task in tasks),
+        ],
+        [Group(f"N = {reuse}", rows, key=str(reuse)) for reuse, rows in sorted(rows_by_reuse.items())],
+        group_label="N",
+        notes=["The paper prints no interval for these numbers, and one run for each; see “How it is computed”."],
+    )
+
+
+def _mark(row: Mapping[str, Any], block: Sequence[Mapping[str, Any]]) -> Mark:
+    """Best where nobody else is tied with the leader; tied where only some are; nothing where all are."""
+    competing = [other for other in block if clean(other["score"]) is not None and other["method"] != BASE]
+    tied = [other for other in competing if other["tied"]]
+    if len(competing) < 2 or not row["tied"]:
+        return ""
+    if len(tied) == 1:
+        return "best"
+    return "tied" if len(tied) < len(competing) else ""
+
+
+def _inconclusive(rows: Mapping[tuple[str, int], Mapping[str, Mapping[str, Any]]], board: Board) -> list[str]:
+    """What the data could not tell about the macro average, in one sentence."""
+    parts = []
+    for reuse in board.ratios:
+        own = [arm for (_, n), arm in rows.items() if n == reuse]
+        task = MACRO if any(MACRO in arm for arm in own) else next((t for arm in own for t in arm), "")
+        block = [arm[task] for arm in own if task in arm and clean(arm[task]["score"]) is not None]
+        tied = [row for row in block if row["tied"]]
+        if len(block) < 2 or len(tied) < 2:
+            continue
+        gaps = [g for row in tied if not row["leader"] and (g := in_percent(row["detectable"])) is not None]
+        size = f" (differences under {number(max(gaps))} points could have been missed)" if gaps else ""
+        parts.append(f"at N = {reuse}, {len(tied) - 1} of the {len(block) - 1} others{size}")
+    return [f"Not told apart from the highest macro average: {'; '.join(parts)}."] if parts else []
