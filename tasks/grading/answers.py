@@ -122,9 +122,10 @@ Thing = Value | Group | Union | Named | Equation | Inequality | Ratio | Based | 
 
 @dataclass(frozen=True)
 class Answer:
-    """Everything that an answer lists."""
+    """Everything that an answer lists. ``alternatives``: the word "or" stands between the things."""
 
     things: tuple[Thing, ...]
+    alternatives: bool = False
 
 
 def plain_words(text: str) -> str:
@@ -160,7 +161,7 @@ def read(text: str, several: bool | None = None) -> Answer:
             raise Unreadable("too many answers")
     if not things:
         raise Unreadable("empty")
-    return Answer(tuple(things))
+    return Answer(tuple(things), any(token.text in ("or", r"\or") for token in _outside(tokens)))
 
 
 _THOUSANDS = re.compile(r"(?<![\d,.])([1-9]\d{0,2}(?:,\d{3})+)(?![\d,]|\s*,\s*\d)")

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from tasks.grading.answers import (
+    Answer,
     Based,
     Equation,
     Group,
@@ -45,6 +46,7 @@ from tasks.grading.values import (
 MAX_CHARACTERS = 10_000
 _REMEMBERED = 50_000
 _INTEGER = re.compile(r"[+-]?\d{1,30}")
+_MARKUP = re.compile(r"(?<!\\)\$")
 _HUNDRED: Tree = ("num", Fraction(100), None)
 
 
@@ -76,7 +78,7 @@ def judge(gold: str, answer: str, rule: Rule) -> Judgement:
     gold, answer = gold.strip(), answer.strip()
     if not gold:
         return error("the gold is empty")
-    if gold == answer:
+    if _MARKUP.sub("", gold).split() == _MARKUP.sub("", answer).split():
         return RIGHT
     as_written, gold = gold, repaired(gold)
     if _INTEGER.fullmatch(gold) and _INTEGER.fullmatch(answer):
@@ -87,16 +89,14 @@ def judge(gold: str, answer: str, rule: Rule) -> Judgement:
     if words and words == plain_words(answer) and (_is_prose(as_written) or _is_prose(answer)):
         return RIGHT
     try:
-        wanted = read(gold).things
+        wanted = _united(read(gold))
     except Unreadable as caught:
         return wrong(f"the gold is no formula ({caught}), and the words differ")
     try:
-        given = read(answer, several=len(wanted) > 1).things
+        given = _united(read(answer, several=len(wanted) > 1))
     except Unreadable as caught:
         return wrong(f"not understood: {caught}")
     given = _without_domains(given, wanted)
-    if len(given) == 1 and len(wanted) > 1 and isinstance(given[0], Known | Union | Inequality):
-        return wrong("not equal")
     if len(wanted) != len(given):
         return wrong(f"{len(given)} answers where {len(wanted)} are asked for")
     comparison = _Comparison(rule, gold)
@@ -148,6 +148,13 @@ def exact_integer(text: str) -> int | None:
 def _is_prose(text: str) -> bool:
     r"""Whether an answer is words rather than a formula: it has a \text command, or letters only."""
     return bool(re.search(r"\\(?:text|mbox|mathrm|textbf|operatorname)", text)) or plain_words(text).isalpha()
+
+
+def _united(answer: Answer) -> tuple[Thing, ...]:
+    """The things listed; inequalities told apart by "or" are one set."""
+    if answer.alternatives and all(isinstance(thing, Inequality) for thing in answer.things):
+        return (Union(answer.things),)
+    return answer.things
 
 
 def _without_domains(given: tuple[Thing, ...], wanted: tuple[Thing, ...]) -> tuple[Thing, ...]:
@@ -233,8 +240,11 @@ class _Comparison:
 
     def _named(self, gold: Named, answer: Thing) -> bool:
         if isinstance(answer, Named):
-            if self._names_agree(gold, answer) and self.same(gold.thing, answer.thing):
+            agree = self._names_agree(gold, answer)
+            if agree and self.same(gold.thing, answer.thing):
                 return True
+            if self.names_matter and not agree:
+                return False
         elif not isinstance(answer, Equation) and self.same(gold.thing, answer):
             return True
         return isinstance(answer, Named | Equation) and self._equation(gold, answer)

@@ -166,6 +166,8 @@ def _scan(text: str, tokens: list[Token], level: int) -> None:
                     position += 2
                     break
             else:
+                if "\ud800" <= character <= "\udfff":
+                    raise Unreadable("half a character")
                 kind = "op" if ord(character) < 128 else "sym"
                 kind = "op" if character in "€£¥₹" else kind
                 tokens.append(Token(kind, character, space))
@@ -263,8 +265,12 @@ def _argument(text: str, position: int) -> tuple[str, int]:
     raise Unreadable("unbalanced braces")
 
 
+# Spaces, products and powers of units, as in \mathrm{m\,s^{-1}}.
+_UNIT_MARKS = re.compile(r"~|\\[,;: ]|\\cdot(?![A-Za-z])|(?<=[A-Za-z])\^(?:\{-?\d\}|-?\d)")
+
+
 def _scan_text(content: str, tokens: list[Token], space: bool, level: int) -> None:
-    words = content.replace("~", " ").strip().strip(".")
+    words = _UNIT_MARKS.sub(" ", content).strip().strip(".")
     if not words or words == ",":
         if words:
             tokens.append(Token("op", ",", space))
@@ -328,7 +334,7 @@ class Parser:
         Raises:
             Unreadable: they are no expression.
         """
-        tree = self._sum()
+        tree = self._choice()
         if self.position != len(self.tokens):
             raise Unreadable(f"unexpected {self.tokens[self.position].text!r}")
         return tree
@@ -345,6 +351,13 @@ class Parser:
         if not self._is(text):
             raise Unreadable(f"{text!r} expected")
         self.position += 1
+
+    def _choice(self) -> Tree:
+        tree = self._sum()
+        if self._is(r"\choose"):
+            self.position += 1
+            tree = ("fun", "binomial", tree, self._sum())
+        return tree
 
     def _sum(self) -> Tree:
         self.depth += 1
@@ -494,7 +507,7 @@ class Parser:
         if token.kind != "op":
             raise Unreadable(f"unexpected {token.text!r}")
         if token.text in _CLOSING:
-            tree = self._sum()
+            tree = self._choice()
             self._take(_CLOSING[token.text])
             return tree
         if token.text in (r"\lfloor", r"\lceil"):

@@ -538,10 +538,15 @@ def same_equation(gold: Tree, answer: Tree) -> bool:
     if same_up_to_factor(gold, answer):
         return True
     for name in sorted(symbols(gold)):
-        solved = [_solve_linear(tree, name) for tree in (gold, answer)]
-        if solved[0] is not None and solved[1] is not None:
-            return same_function(solved[0], solved[1])
+        first, second = _solve_linear(gold, name), _solve_linear(answer, name)
+        if first is None or second is None or _vanishes(first):
+            continue  # a factor that is zero says nothing about the rest
+        return same_function(first, second)
     return False
+
+
+def _vanishes(tree: Tree) -> bool:
+    return same_function(("num", Fraction(0), None), tree)
 
 
 def _solve_linear(tree: Tree, name: str) -> Tree | None:

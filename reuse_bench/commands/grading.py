@@ -1,0 +1,224 @@
+"""`reuse-bench grade`: the two graders from the command line, and their audit."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from methods.errors import UserError
+
+if TYPE_CHECKING:
+    from tasks.grading import GradeRequest
+    from tasks.grading.audit import Probe, Row
+
+_CHUNK = 4096  # lines graded at once
+_FIELDS = {"gold": True, "response": True, "task": False, "finished": False}
+_SHOWN = 40  # verdicts against expectation that are listed
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this group."""
+    app.command("grade")(grade)
+
+
+def grade(
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="JSON lines with gold, response and perhaps task; otherwise standard input."),
+    ] = None,
+    audit: Annotated[
+        bool, typer.Option("--audit", help="Audit both graders on rewritten and changed golds, by set and kind.")
+    ] = False,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option("--data-dir", help="Data for the audit; otherwise REUSE_BENCH_DATA, or the cache."),
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Grading processes; otherwise one a processor.")] = None,
+    timeout: Annotated[float, typer.Option(min=0.01, help="Processor seconds for each grader on each answer.")] = 5.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the audit as JSON.")] = False,
+) -> None:
+    r"""Judge answers by both graders, one JSON line a verdict.
+
+    Reads {"gold": ..., "response": ..., "task": ...} and prints {"extracted", "published", "audited", "reason"} in
+    the same order. A malformed line is named on standard error; the others are graded, and the exit code is 1.
+    """
+    if audit:
+        if file is not None:
+            raise UserError(f"{file}: grade --audit makes its own answers: leave out the file, or --audit")
+        _audit(data_dir, workers, timeout, as_json)
+        return
+    if file is None or str(file) == "-":
+        complete = _grade_lines(sys.stdin.buffer, "standard input", workers, timeout)
+    else:
+        try:
+            with file.open("rb") as lines:
+                complete = _grade_lines(lines, str(file), workers, timeout)
+        except OSError as caught:
+            raise UserError(f"{file}: cannot be read ({caught.strerror}): name a file with JSON lines") from None
+    if not complete:
+        raise typer.Exit(1)
+
+
+def _grade_lines(lines: Iterable[bytes], name: str, workers: int | None, timeout: float) -> bool:
+    """Grade chunk by chunk, so that any number of lines fits in memory; whether all lines could be read."""
+    from tasks.grading import grade_many
+
+    complete = True
+    numbered = enumerate(lines, start=1)
+    with _bar("grading", None) as advance:
+        done = 0
+        while chunk := list(islice(numbered, _CHUNK)):
+            requests: list[GradeRequest] = []
+            for number, line in chunk:
+                if not line.strip():
+                    continue
+                try:
+                    requests.append(_request(line))
+                except ValueError as caught:
+                    complete = False
+                    print(f"{name}: line {number}: {caught}", file=sys.stderr)
+            before = done
+            grades = grade_many(
+                requests,
+                workers=workers,
+                timeout=timeout,
+                progress=lambda count, before=before: advance(before + count),
+            )
+            done += len(requests)
+            for one in grades:
+                document = {
+                    "extracted": one.extracted,
+                    "published": one.published,
+                    "audited": one.audited,
+                    "reason": one.reason,
+                }
+                print(json.dumps(document))
+            sys.stdout.flush()
+    return complete
+
+
+def _further(advance: Callable[[int], None], before: int, count: int) -> None:
+    advance(before + count)
+
+
+def _request(line: bytes) -> GradeRequest:
+    """The request of a line.
+
+    Raises:
+        ValueError: saying what is wrong with the line.
+    """
+    from tasks.grading import GradeRequest
+
+    try:
+        document: Any = json.loads(line)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except ValueError as caught:
+        raise ValueError(f"no JSON ({caught})") from None
+    if not isinstance(document, dict):
+        raise ValueError("no JSON object")
+    if unknown := sorted(set(document) - set(_FIELDS)):
+        raise ValueError(f"unknown field {unknown[0]!r}: known are {', '.join(_FIELDS)}")
+    for field in ("gold", "response"):
+        if not isinstance(document.get(field), str):
+            raise ValueError(f"field {field!r} is missing or no text")
+    task, finished = document.get("task"), document.get("finished", True)
+    if task is not None and not isinstance(task, str):
+        raise ValueError("field 'task' is no text")
+    if not isinstance(finished, bool):
+        raise ValueError("field 'finished' is neither true nor false")
+    return GradeRequest(document["gold"], document["response"], task, finished)
+
+
+@contextmanager
+def _bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A progress bar on standard error, where that is a terminal."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda done: progress.update(task, completed=done)
+
+
+def _audit(data_dir: Path | None, workers: int | None, timeout: float, as_json: bool) -> None:
+    from tasks.datasets import BENCHMARKS, load
+    from tasks.grading import audit
+
+    asked = [probe for gold in audit.EXAMPLES for probe in audit.probes("examples", gold)]
+    left_out: list[str] = []
+    for task in BENCHMARKS:
+        try:
+            problems = load(task, data_dir).problems
+        except UserError as caught:
+            left_out.append(str(caught))
+            continue
+        asked.extend(probe for problem in problems for probe in audit.probes(task, problem.answer))
+    with _bar("grading", len(asked)) as advance:
+        grades = audit.run(asked, workers=workers, timeout=timeout, progress=advance)
+    rows = audit.rows(asked, grades)
+    against = [
+        (probe, one)
+        for probe, one in zip(asked, grades, strict=True)
+        if not audit.as_expected(probe, one.audited) or (probe.form == "own box" and one.published != "right")
+    ]
+    failed = any(not audit.as_expected(probe, one.audited) for probe, one in against)
+    if as_json:
+        print(json.dumps(_document(rows, against, left_out), indent=1))
+    else:
+        _print_audit(rows, against, left_out)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _document(rows: list[Row], against: list[tuple[Probe, Any]], left_out: list[str]) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "rows": [asdict(row) for row in rows],
+        "against_expectation": [asdict(probe) | asdict(one) for probe, one in against],
+        "left_out": left_out,
+    }
+
+
+def _print_audit(rows: list[Row], against: list[tuple[Probe, Any]], left_out: list[str]) -> None:
+    console = Console(soft_wrap=True)
+    table = Table("set", "kind", title="Verdicts as expected, in per cent", title_justify="left")
+    for heading in ("answers", "published", "audited", "published errors", "audited errors"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(
+            row.task,
+            row.kind,
+            str(row.probes),
+            f"{100 * row.published / row.probes:.1f}",
+            f"{100 * row.audited / row.probes:.1f}",
+            str(row.published_errors),
+            str(row.audited_errors),
+        )
+    total = sum(row.probes for row in rows)
+    shares = (sum(row.published for row in rows), sum(row.audited for row in rows))
+    table.add_row("all", "", str(total), *(f"{100 * share / total:.2f}" for share in shares), end_section=True)
+    console.print(table)
+    for probe, one in against[:_SHOWN]:
+        console.print(
+            f"{probe.task}, {probe.form}: gold {probe.gold!r}, answer {probe.answer!r}: published {one.published}, "
+            f"audited {one.audited}" + (f" ({one.reason})" if one.reason else ""),
+            markup=False,
+            highlight=False,
+        )
+    if len(against) > _SHOWN:
+        console.print(f"and {len(against) - _SHOWN} more: see --json", markup=False)
+    for sentence in left_out:
+        console.print(f"left out: {sentence}", markup=False, highlight=False)
