@@ -22,7 +22,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import optimize, special, stats
 
 Floats = NDArray[np.float64]
 Population = Literal["new_questions", "these_questions"]
@@ -97,7 +97,6 @@ class Estimate:
     low: float
     high: float
     error: float
-    df: float
     seeds: int
     leaves_out: str = ""
 
@@ -112,7 +111,6 @@ class Comparison:
     low: float
     high: float
     error: float
-    df: float
     p_value: float
     detectable: float
     leaves_out: str = ""
@@ -140,58 +138,80 @@ def seed_scores(cell: Sequence[Floats]) -> Floats:
 
 
 @dataclass(frozen=True)
-class _Terms:
-    """Variance of an estimate as a signed sum of mean squares, each with its degrees of freedom."""
+class _Part:
+    """An independent part of the variance of an estimate, with its degrees of freedom."""
 
-    variances: Floats
-    df: Floats
-
-    def total(self) -> tuple[float, float]:
-        """The sum and its degrees of freedom (Satterthwaite 1946)."""
-        total = float(self.variances.sum())
-        spread = float((self.variances**2 / self.df).sum())
-        return total, (total**2 / spread if spread > 0 else float("inf"))
+    variance: float
+    df: float
 
 
-def _seed_terms(cell: Sequence[Floats]) -> list[tuple[float, float]]:
-    """Variance of the score due to seeds alone: var(seed scores) / S less what problems and sampling put
-    into it.
-    """
-    seeds = cell[0].shape[0]
-    if seeds < 2:
-        return []
-    terms = [(float(seed_scores(cell).var(ddof=1)) / seeds, seeds - 1.0)]
-    for matrix in cell:
-        problems = matrix.shape[1]
-        if problems < 2:
-            continue
-        residual = matrix - matrix.mean(axis=1, keepdims=True) - matrix.mean(axis=0) + matrix.mean()
-        df = (seeds - 1.0) * (problems - 1.0)
-        mean_square = float((residual**2).sum()) / df
-        terms.append((-mean_square / (seeds * problems * len(cell) ** 2), df))
-    return terms
+_NOTHING = _Part(0.0, 1.0)
 
 
-def _question_terms(problem_values: Sequence[Floats]) -> list[tuple[float, float]]:
+def _sum(parts: Sequence[_Part]) -> _Part:
+    """The sum of parts; degrees of freedom by Satterthwaite (1946)."""
+    total = sum(part.variance for part in parts)
+    spread = sum(part.variance**2 / part.df for part in parts)
+    return _Part(total, total**2 / spread if spread > 0 else max((part.df for part in parts), default=1.0))
+
+
+def _question_part(problem_values: Sequence[Floats]) -> _Part:
     """Variance of a mean over benchmarks of means over problems, from the spread between problems."""
-    return [
-        (float(values.var(ddof=1)) / values.size / len(problem_values) ** 2, values.size - 1.0)
-        for values in problem_values
-        if values.size > 1
-    ]
+    share = len(problem_values) ** 2
+    return _sum([_Part(float(x.var(ddof=1)) / x.size / share, x.size - 1.0) for x in problem_values if x.size > 1])
 
 
-def _combine(
-    question: list[tuple[float, float]], seed_parts: Sequence[list[tuple[float, float]]]
-) -> tuple[float, float]:
-    """Variance and degrees of freedom of questions plus seeds; a negative seed component counts as zero."""
-    terms = list(question)
-    for part in seed_parts:
-        if sum(variance for variance, _ in part) > 0:
-            terms += part
-    if not terms:
-        return float("nan"), float("nan")
-    return _Terms(np.array([v for v, _ in terms]), np.array([d for _, d in terms])).total()
+def _seed_part(cells: Sequence[Sequence[Floats]]) -> _Part:
+    """Variance that the training seeds add to a sum or difference of independent cells.
+
+    The variance of the seed scores over S, less what problems and sampling already put into them (the mean square of
+    the residuals of values[seeds, problems] after the means of rows and columns). A negative difference is zero.
+    """
+    parts = []
+    within = 0.0
+    for cell in cells:
+        seeds = cell[0].shape[0]
+        if seeds < 2:
+            continue
+        parts.append(_Part(float(seed_scores(cell).var(ddof=1)) / seeds, seeds - 1.0))
+        for matrix in cell:
+            problems = matrix.shape[1]
+            if problems > 1:
+                rest = matrix - matrix.mean(axis=1, keepdims=True) - matrix.mean(axis=0) + matrix.mean()
+                mean_square = float((rest**2).sum()) / (seeds - 1) / (problems - 1)
+                within += mean_square / (seeds * problems * len(cell) ** 2)
+    total = _sum(parts)
+    return _Part(max(0.0, total.variance - within), total.df)
+
+
+def _half_width(question: _Part, seed: _Part, tail: float) -> float:
+    """Half width of the interval that leaves ``tail`` on each side: sqrt(t_q^2 V_q + t_s^2 V_s).
+
+    Each part has its own t quantile (Howe 1974; Zou and Donner 2008 call it MOVER): two degrees of freedom of the
+    seeds then count in full where seeds dominate, and hardly where questions do.
+    """
+    square = 0.0
+    for part in (question, seed):
+        if part.variance > 0:
+            square += float(special.stdtrit(max(part.df, 1.0), tail)) ** 2 * part.variance
+    return float(np.sqrt(square))
+
+
+def _p_value(difference: float, question: _Part, seed: _Part) -> float:
+    """The level at which the interval of the difference just reaches zero."""
+    size = abs(difference)
+    if size == 0:
+        return 1.0
+    if question.variance + seed.variance == 0:
+        return 0.0
+
+    def excess(log_tail: float) -> float:
+        return _half_width(question, seed, float(np.exp(log_tail))) - size
+
+    smallest, largest = np.log(1e-15), np.log(0.5)
+    if excess(smallest) <= 0:
+        return 2e-15
+    return float(2 * np.exp(optimize.brentq(excess, smallest, largest, xtol=1e-10)))
 
 
 def _leaves_out(*cells: Sequence[Floats]) -> str:
@@ -203,20 +223,21 @@ def _leaves_out(*cells: Sequence[Floats]) -> str:
     return "; ".join(parts)
 
 
-def wilson(value: float, variance: float, df: float, *, units: float, level: float = LEVEL) -> tuple[float, float]:
-    """Interval for a mean of values in [0, 1]: Wilson's, with the effective sample size and Student's t.
+def wilson(value: float, error: float, half_width: float, *, units: float) -> tuple[float, float]:
+    """Interval for a mean of values in [0, 1]: Wilson's, with the effective sample size and t in place of z.
 
-    The effective sample size is value (1 - value) / variance (Korn and Graubard 1998; Dean and Pagano
-    2015). It stays inside [0, 1], and keeps its coverage where a few hard problems make the scores skewed.
-    Where the data show no variance at all (all right or all wrong) ``units``, the number of independent
-    units, takes its place.
+    The effective sample size is value (1 - value) / error^2 (Korn and Graubard 1998; Dean and Pagano 2015), t is
+    half_width / error. The interval stays inside [0, 1], and keeps its coverage where a few hard problems make the
+    scores skewed. Where the data show no variance at all (all right or all wrong) ``units``, the number of
+    independent units, takes its place.
     """
     spread = value * (1 - value)
-    n = spread / variance if variance > 0 and spread > 0 else units
-    t = float(stats.t.ppf((1 + level) / 2, max(df, 1.0)))
+    known = error > 0 and spread > 0
+    n = spread / error**2 if known else units
+    t = half_width / error if known else float(special.stdtrit(max(units - 1, 1.0), (1 + LEVEL) / 2))
     centre = (value + t * t / (2 * n)) / (1 + t * t / n)
-    half = t / (1 + t * t / n) * np.sqrt(spread / n + t * t / (4 * n * n))
-    return max(0.0, float(centre - half)), min(1.0, float(centre + half))
+    half = t / (1 + t * t / n) * float(np.sqrt(spread / n + t * t / (4 * n * n)))
+    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def estimate(
@@ -235,32 +256,38 @@ def estimate(
             the only variance that can be known is that of sampling.
         level: coverage.
 
-    For ``new_questions`` the variance is that of crossed random effects of seeds and problems, estimated by
-    the method of moments, with Satterthwaite's degrees of freedom; for ``these_questions`` that of the seed
-    scores, with S - 1. A resampling of two or three seeds would cover too little.
+    For ``new_questions`` seeds and problems are crossed random effects: the variance between problems and what the
+    seeds add to it, by the method of moments, each with its own t quantile. For ``these_questions`` it is the variance
+    of the seed scores, with S - 1 degrees of freedom. Resampling two or three seeds would cover too little.
     """
     cell = as_cell(values)
     seeds = cell[0].shape[0]
     means = seed_scores(cell)
     value = float(means.mean())
-    units = float(min(matrix.shape[1] for matrix in cell) * len(cell))
+    tail = (1 - level) / 2
     note = _leaves_out(cell)
+    units = float(sum(matrix.shape[1] for matrix in cell))
+    question, seed = _NOTHING, _NOTHING
     if population == "new_questions":
-        variance, df = _combine(_question_terms([matrix.mean(axis=0) for matrix in cell]), [_seed_terms(cell)])
+        question = _question_part([matrix.mean(axis=0) for matrix in cell])
+        seed = _seed_part([cell])
+        unknown = all(matrix.shape[1] < 2 for matrix in cell)
     elif seeds > 1:
-        variance, df, note = float(means.var(ddof=1)) / seeds, seeds - 1.0, ""
+        seed = _Part(float(means.var(ddof=1)) / seeds, seeds - 1.0)
+        note, unknown = "", False
     else:
         if samples is None or len(samples) != len(cell):
             raise ValueError("with one seed, these_questions needs the samples per problem of each benchmark")
         errors = [sampling_error(matrix[0] * k, k) for matrix, k in zip(cell, samples, strict=True)]
-        variance = float(np.sum(np.square(errors))) / len(cell) ** 2
-        df = float(sum(matrix.size * (k - 1) for matrix, k in zip(cell, samples, strict=True)))
-        units = float(sum(matrix.size * k for matrix, k in zip(cell, samples, strict=True)))
-        note = ONE_SEED
-    if not np.isfinite(variance):
-        return Estimate(value, 0.0, 1.0, float("nan"), float("nan"), seeds, note)
-    low, high = wilson(value, variance, df, units=units, level=level)
-    return Estimate(value, low, high, float(np.sqrt(max(variance, 0.0))), df, seeds, note)
+        draws = [matrix.size * k for matrix, k in zip(cell, samples, strict=True)]
+        units = float(sum(draws))
+        question = _Part(float(np.sum(np.square(errors))) / len(cell) ** 2, units - sum(x.size for x in cell))
+        note, unknown = ONE_SEED, bool(np.isnan(question.variance))
+    if unknown:
+        return Estimate(value, 0.0, 1.0, float("nan"), seeds, note)
+    error = float(np.sqrt(question.variance + seed.variance))
+    low, high = wilson(value, error, _half_width(question, seed, tail), units=units)
+    return Estimate(value, low, high, error, seeds, note)
 
 
 def mean_over_seeds(scores: ArrayLike, *, level: float = LEVEL) -> Estimate:
@@ -271,10 +298,10 @@ def mean_over_seeds(scores: ArrayLike, *, level: float = LEVEL) -> Estimate:
     value = float(array.mean())
     if array.size < 2:
         nan = float("nan")
-        return Estimate(value, nan, nan, nan, nan, 1, ONE_SEED)
+        return Estimate(value, nan, nan, nan, 1, ONE_SEED)
     error = float(array.std(ddof=1) / np.sqrt(array.size))
-    half = float(stats.t.ppf((1 + level) / 2, array.size - 1)) * error
-    return Estimate(value, value - half, value + half, error, array.size - 1.0, array.size)
+    half = float(special.stdtrit(array.size - 1, (1 + level) / 2)) * error
+    return Estimate(value, value - half, value + half, error, array.size)
 
 
 def compare(first: Sequence[ArrayLike], second: Sequence[ArrayLike], *, level: float = LEVEL) -> Comparison:
@@ -292,49 +319,44 @@ def compare(first: Sequence[ArrayLike], second: Sequence[ArrayLike], *, level: f
         raise ValueError("a paired comparison needs the same problems on both sides")
     gaps = [x.mean(axis=0) - y.mean(axis=0) for x, y in zip(a, b, strict=True)]
     difference = float(np.mean([gap.mean() for gap in gaps]))
-    variance, df = _combine(_question_terms(gaps), [_seed_terms(a), _seed_terms(b)])
-    return _comparison(difference, variance, df, _leaves_out(a, b), level)
+    question, seed = _question_part(gaps), _seed_part([a, b])
+    if all(gap.size < 2 for gap in gaps):
+        return _unknown(difference, _leaves_out(a, b))
+    return _comparison(difference, question, seed, _leaves_out(a, b), level)
 
 
 def compare_seed_scores(first: ArrayLike, second: ArrayLike, *, level: float = LEVEL) -> Comparison:
     """Difference of two means over seeds (training scores), by Welch's t test (1947)."""
-    a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
-    difference = float(a.mean() - b.mean())
-    if a.size < 2 or b.size < 2:
-        return _comparison(difference, float("nan"), float("nan"), ONE_SEED, level)
-    terms = _Terms(np.array([a.var(ddof=1) / a.size, b.var(ddof=1) / b.size]), np.array([a.size - 1.0, b.size - 1.0]))
-    variance, df = terms.total()
-    return _comparison(difference, variance, df, "", level)
+    sides = [np.asarray(side, dtype=float) for side in (first, second)]
+    difference = float(sides[0].mean() - sides[1].mean())
+    if any(side.size < 2 for side in sides):
+        return _unknown(difference, ONE_SEED)
+    seed = _sum([_Part(float(side.var(ddof=1)) / side.size, side.size - 1.0) for side in sides])
+    return _comparison(difference, _NOTHING, seed, "", level)
 
 
-def _comparison(difference: float, variance: float, df: float, note: str, level: float) -> Comparison:
-    if not np.isfinite(variance):
-        nan = float("nan")
-        return Comparison(difference, nan, nan, nan, nan, nan, nan, note)
-    error = float(np.sqrt(max(variance, 0.0)))
-    df = max(df, 1.0)
-    half = float(stats.t.ppf((1 + level) / 2, df)) * error
-    # No error at all: any difference is certain. numpy divides to +-inf or NaN, whose tail is 0 or NaN.
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.float64(abs(difference)) / np.float64(error)
-    p_value = 1.0 if difference == 0 else float(2 * stats.t.sf(ratio, df))
+def _unknown(difference: float, note: str) -> Comparison:
+    nan = float("nan")
+    return Comparison(difference, nan, nan, nan, nan, nan, note)
+
+
+def _comparison(difference: float, question: _Part, seed: _Part, note: str, level: float) -> Comparison:
+    error = float(np.sqrt(question.variance + seed.variance))
+    half = _half_width(question, seed, (1 - level) / 2)
     return Comparison(
         difference,
         difference - half,
         difference + half,
         error,
-        df,
-        p_value,
-        detectable(error, df, level=level),
+        _p_value(difference, question, seed),
+        detectable(error, half),
         note,
     )
 
 
-def detectable(error: float, df: float, *, level: float = LEVEL, power: float = POWER) -> float:
-    """Smallest true difference that a test at 1 - ``level`` finds with probability ``power``: (t_a + t_b)
-    error.
-    """
-    return float(stats.t.ppf((1 + level) / 2, df) + stats.t.ppf(power, df)) * error
+def detectable(error: float, half_width: float, *, power: float = POWER) -> float:
+    """Smallest true difference that the test finds with probability ``power``: half width + z_power error."""
+    return half_width + float(special.ndtri(power)) * error
 
 
 def holm(p_values: ArrayLike) -> Floats:
@@ -426,7 +448,7 @@ def check_published(
         return check_published_seeds(published, means, margin=margin, level=level)
     one = estimate(cell, population="these_questions", samples=samples, level=level)
     # The published number has the same sampling error as ours: sqrt(2) errors apart.
-    reach = float(stats.norm.ppf((1 + level) / 2)) * one.error * float(np.sqrt(2))
+    reach = float(special.ndtri((1 + level) / 2)) * one.error * float(np.sqrt(2))
     return _judge(published, one.value - reach, one.value + reach, margin, one_seed=True)
 
 

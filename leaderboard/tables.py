@@ -225,7 +225,7 @@ def heldout(
 ) -> pd.DataFrame:
     """One row a cell and benchmark (and macro average): what the held-out table shows.
 
-    Columns: the cell's, title, task, score, low, high (95 %), error, df, leaves_out (what the interval cannot know),
+    Columns: the cell's, title, task, score, low, high (95 %), error, leaves_out (what the interval cannot know),
     sampling_error and question_error (means over seeds of the two named errors), seeds (evaluated), runs (all),
     done, collapsed, failed (counts of runs), problems, leader (highest score of its block), tied (cannot be told
     from the leader), p_value and p_holm (against the leader), detectable (smallest difference to the leader that
@@ -255,7 +255,7 @@ def heldout(
                 **dict(zip(CELL, key, strict=True)),
                 "title": _title(records[0]),
                 "task": task,
-                **dict.fromkeys(("score", "low", "high", "error", "df"), np.nan),
+                **dict.fromkeys(("score", "low", "high", "error"), np.nan),
                 "leaves_out": "no evaluated run",
                 "sampling_error": errors["sampling_error"].get((*key, task), np.nan),
                 "question_error": errors["question_error"].get((*key, task), np.nan),
@@ -277,7 +277,6 @@ def heldout(
                     "low": found.low,
                     "high": found.high,
                     "error": found.error,
-                    "df": found.df,
                     # A base model was not trained: it has no training seed to vary.
                     "leaves_out": _with_failed(found.leaves_out if key[-1] != BASE else "", records, found.seeds),
                     "seeds": found.seeds,
@@ -293,7 +292,7 @@ def heldout(
                     row["verdict"], row["verdict_reason"] = check.verdict, check.reason
                     row["check_low"], row["check_high"] = check.low, check.high
             rows.append(row)
-    columns = [*CELL, "title", "task", "score", "low", "high", "error", "df", "leaves_out", "sampling_error"]
+    columns = [*CELL, "title", "task", "score", "low", "high", "error", "leaves_out", "sampling_error"]
     columns += ["question_error", "seeds", "runs", "done", "collapsed", "failed", "gpu_hours", "problems", "published"]
     table = pd.DataFrame(rows, columns=[*columns, "verdict", "verdict_reason", "check_low", "check_high", "records"])
     return _with_leaders(table, against)
@@ -362,7 +361,7 @@ def groups(table: pd.DataFrame, by: Any) -> Iterator[tuple[Any, pd.DataFrame]]:
 def comparisons(results: Results, *, grader: Grader = "published", k: int = 1) -> pd.DataFrame:
     """All pairs of methods of each block (protocol, division, model, N), benchmark by benchmark, paired by problem.
 
-    Columns: the block's, task, first, second (method names), difference (first minus second), low, high, error, df,
+    Columns: the block's, task, first, second (method names), difference (first minus second), low, high, error,
     p_value, p_holm, detectable, separated, improvement (chance that a run of the first beats one of the second),
     leaves_out, problems.
 
@@ -393,7 +392,6 @@ def comparisons(results: Results, *, grader: Grader = "published", k: int = 1) -
                         "low": result.low,
                         "high": result.high,
                         "error": result.error,
-                        "df": result.df,
                         "p_value": result.p_value,
                         "detectable": result.detectable,
                         "improvement": statistics.probability_of_improvement(
@@ -404,7 +402,7 @@ def comparisons(results: Results, *, grader: Grader = "published", k: int = 1) -
                         "problems": sum(matrix.shape[1] for matrix in cells[first]),
                     }
                 )
-    columns = [*BLOCK, "task", "first", "second", "difference", "low", "high", "error", "df", "p_value"]
+    columns = [*BLOCK, "task", "first", "second", "difference", "low", "high", "error", "p_value"]
     table = pd.DataFrame(rows, columns=[*columns, "detectable", "improvement", "leaves_out", "problems"])
     table["p_holm"] = np.nan
     for _, family in groups(table, [*BLOCK[:3], table["task"] == MACRO]):
