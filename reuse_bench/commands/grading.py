@@ -87,13 +87,7 @@ def _grade_lines(lines: Iterable[bytes], name: str, workers: int | None, timeout
                 except ValueError as caught:
                     complete = False
                     print(f"{name}: line {number}: {caught}", file=sys.stderr)
-            before = done
-            grades = grade_many(
-                requests,
-                workers=workers,
-                timeout=timeout,
-                progress=lambda count, before=before: advance(before + count),
-            )
+            grades = grade_many(requests, workers=workers, timeout=timeout, progress=partial(_further, advance, done))
             done += len(requests)
             for one in grades:
                 document = {

@@ -482,8 +482,9 @@ class Parser:
         token = self._peek()
         if token is not None and token.kind == "num":
             self.position += 1
-            return number_tree(token.text)
-        tree = self._atom()
+            tree = number_tree(token.text)
+        else:
+            tree = self._atom()
         if self._is("^"):  # 2^3^4 of plain text
             self.depth += 1
             if self.depth > MAX_DEPTH:

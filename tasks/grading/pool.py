@@ -8,7 +8,6 @@ needs one, are kept for the next call, and end with their caller.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import json
 import os
 import queue
@@ -27,17 +26,26 @@ from typing import Any
 from tasks.grading.extract import last_box, last_result
 from tasks.grading.rules import Rule, rule_of
 from tasks.grading.types import GRADERS, RIGHT, Grade, Grader, GradeRequest, Judgement, error, wrong
-from tasks.grading.worker import HEADER, frame
+from tasks.grading.worker import HEADER, OUT_OF_MEMORY, frame
 
 DEFAULT_TIMEOUT = 5.0  # seconds of processor time for each grader on each answer
 _BATCH = 16  # jobs sent at once
 _BATCH_CHARACTERS = 1 << 20
 _START_SECONDS = 120.0
+_LIMITS = {-signal.SIGPROF: "time limit", OUT_OF_MEMORY: "out of memory"}
 _PACKAGE_PARENT = str(Path(__file__).resolve().parents[2])
 
 
 class _Ended(Exception):  # noqa: N818
     """The worker has ended, or stayed silent for too long."""
+
+
+class _ChildDied(Exception):  # noqa: N818
+    """The worker's child was ended; the worker goes on with another."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
 
 
 class _Worker:
@@ -102,15 +110,11 @@ class _Worker:
         self._stdout.close()
         return status
 
-    def autopsy(self) -> str:
-        """Why an ended worker ended, in words."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(0.5)
-        silent = self.process.poll() is None
-        status = self.kill()
-        if silent or status == -signal.SIGPROF:
-            return "time limit"
-        return f"the grading process ended with exit status {status}"
+    def usable(self) -> bool:
+        """Whether it runs and has nothing left to say."""
+        poll = select.poll()
+        poll.register(self._stdout.fileno(), select.POLLIN)
+        return self.process.poll() is None and not poll.poll(0)
 
 
 def _wait(descriptor: int, event: int, deadline: float) -> None:
@@ -133,7 +137,7 @@ class _Idle:
                 worker = self._workers.pop() if self._workers else None
             if worker is None:
                 return _Worker()
-            if worker.process.poll() is None:
+            if worker.usable():
                 return worker
             worker.kill()
 
@@ -169,6 +173,7 @@ class _Job:
     extracted: str | None
     copies: int = 0
     judgements: dict[Grader, Judgement] = field(default_factory=dict)
+    accidents: int = 0
 
     @property
     def wanted(self) -> list[Grader]:
@@ -202,9 +207,17 @@ class _Call:
                 worker = worker or _idle.take()
                 try:
                     self._run(worker, batch)
+                except _ChildDied as caught:
+                    limit = _LIMITS.get(caught.status)
+                    self._blame(batch, limit or f"the grading process ended with status {caught.status}", bool(limit))
+                    if limit is None:  # killed by somebody else, perhaps in the middle of a frame
+                        worker.kill()
+                        worker = None
                 except _Ended:
-                    self._blame(batch, worker.autopsy())
+                    silent = worker.process.poll() is None
+                    status = worker.kill()
                     worker = None
+                    self._blame(batch, "time limit" if silent else f"the grading process ended ({status})", silent)
         except BaseException as caught:
             self.done.put(caught)
         finally:
@@ -238,19 +251,27 @@ class _Call:
             for _ in self.jobs[number].wanted:
                 if self.stopped.is_set():
                     return
-                got, grader, verdict, reason = worker.receive(self.patience)
+                said = worker.receive(self.patience)
+                if isinstance(said, dict):
+                    raise _ChildDied(said["died"])
+                got, grader, verdict, reason = said
                 self.jobs[got].judgements[grader] = Judgement(verdict, reason)
             self.done.put(number)
 
-    def _blame(self, batch: list[int], reason: str) -> None:
-        """The first verdict that is missing is the one that ended the worker; the others get another worker."""
+    def _blame(self, batch: list[int], reason: str, certain: bool) -> None:
+        """The first missing verdict is the one that ended the child; the others get another child.
+
+        What ended by accident, by a signal from elsewhere for example, is tried once more.
+        """
         unfinished = [number for number in batch if self.jobs[number].wanted]
         if not unfinished:
             return
         first = self.jobs[unfinished[0]]
-        first.judgements[first.wanted[0]] = error(reason)
-        if not first.wanted:
-            self.done.put(unfinished.pop(0))
+        first.accidents += not certain
+        if certain or first.accidents > 1:
+            first.judgements[first.wanted[0]] = error(reason)
+            if not first.wanted:
+                self.done.put(unfinished.pop(0))
         self.waiting.extendleft(reversed(unfinished))
 
 

@@ -1,12 +1,16 @@
 """A grading process: ``python -m tasks.grading.worker``, spoken to over its standard input and output.
 
 It reads frames (four bytes of length, then JSON), each a batch of jobs, and answers one frame a verdict, as soon as
-it is reached. The limit on processor time is the kernel's: a timer with the default action ends the process, whatever
-code is running, and whether or not anybody still listens. The limit on memory is the address space.
+it is reached. The work is done in a forked child, which costs milliseconds to replace. The limit on processor time is
+the kernel's: a timer with the default action ends the child, whatever code is running, and whether or not anybody
+still listens. The limit on memory is the address space.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import gc
 import json
 import os
 import resource
@@ -17,6 +21,7 @@ from typing import Any
 
 from tasks.grading.types import Grader, Judgement, error
 
+OUT_OF_MEMORY = 3  # exit status of a child
 MEMORY = 1 << 30  # bytes that grading may take on top of the imported libraries
 HEADER = struct.Struct(">I")
 
@@ -80,8 +85,30 @@ class _Graders:
         return self.published(gold, response)
 
 
+def _serve(graders: _Graders, source: int, sink: int) -> None:
+    """Answer batches until the input ends."""
+    while (batch := _read(source)) is not None:
+        for number, wanted, gold, response, task in batch["jobs"]:
+            for grader in wanted:
+                signal.setitimer(signal.ITIMER_PROF, batch["timeout"])
+                try:
+                    judgement = graders(grader, gold, response, task)
+                except MemoryError:
+                    os._exit(OUT_OF_MEMORY)  # what is left of the heap is not to be trusted
+                except Exception as caught:
+                    judgement = error(f"{type(caught).__name__}: {caught}"[:200])
+                finally:
+                    signal.setitimer(signal.ITIMER_PROF, 0)
+                _write(sink, [number, grader, judgement.verdict, judgement.reason])
+
+
+def _end_with_parent() -> None:
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG; Linux only
+
+
 def main() -> None:
-    """Serve until the standard input ends."""
+    """Load the graders once, and fork a child that serves; when it is killed, say so and fork the next."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller decides when to end
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     source, sink = os.dup(0), os.dup(1)
@@ -94,22 +121,20 @@ def main() -> None:
     except Exception as caught:
         _write(sink, {"fatal": f"{type(caught).__name__}: {caught}"})
         return
+    gc.freeze()
     _write(sink, {"ready": True})
-    while (batch := _read(source)) is not None:
-        for number, wanted, gold, response, task in batch["jobs"]:
-            for grader in wanted:
-                signal.setitimer(signal.ITIMER_PROF, batch["timeout"])
-                try:
-                    judgement = graders(grader, gold, response, task)
-                except MemoryError:
-                    # What is left of the heap is not to be trusted.
-                    _write(sink, [number, grader, "error", "out of memory"])
-                    os._exit(1)
-                except Exception as caught:
-                    judgement = error(f"{type(caught).__name__}: {caught}"[:200])
-                finally:
-                    signal.setitimer(signal.ITIMER_PROF, 0)
-                _write(sink, [number, grader, judgement.verdict, judgement.reason])
+    while True:
+        child = os.fork()
+        if child == 0:
+            _end_with_parent()
+            try:
+                _serve(graders, source, sink)
+            finally:
+                os._exit(0)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if status == 0:  # the input has ended
+            return
+        _write(sink, {"died": status})
 
 
 if __name__ == "__main__":

@@ -1,0 +1,214 @@
+"""Hostile answers end in time and in bounds, wherever grading is called from, and the next answer is graded."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tasks.grading import Grade, GradeRequest, grade_many, grade_one, pool
+from tests.grading_hostile import HOSTILE
+
+TIMEOUT = 0.3
+AFTER = GradeRequest(r"\frac{1}{2}", r"So it is $\boxed{0.5}$.")
+SOUND = Grade("0.5", "right", "right", None)
+
+
+def requests() -> list[GradeRequest]:
+    """Each hostile answer, and after each one that is harmless but different, so that it is graded anew."""
+    made = []
+    for number, response in enumerate(HOSTILE.values()):
+        made.append(GradeRequest("5", response))
+        made.append(GradeRequest(f"{number + 2}", rf"Then $x = \boxed{{{number + 2}}}$."))
+    return made
+
+
+def check(grades: list[Grade], seconds: float) -> None:
+    assert len(grades) == 2 * len(HOSTILE)
+    for name, hostile, harmless in zip(HOSTILE, grades[::2], grades[1::2], strict=True):
+        assert hostile.audited in ("wrong", "error"), name
+        assert hostile.published in ("wrong", "error"), name
+        assert hostile.reason, name
+        assert (harmless.published, harmless.audited) == ("right", "right"), f"after {name}: {harmless}"
+    # Both graders may use up their time on each; replacing a process must not cost as much again.
+    assert seconds < len(HOSTILE) * (2 * TIMEOUT + 1.5) + 20
+
+
+def graded() -> tuple[list[Grade], float]:
+    start = time.monotonic()
+    grades = grade_many(requests(), timeout=TIMEOUT)
+    return grades, time.monotonic() - start
+
+
+def test_there_are_at_least_forty():
+    assert len(HOSTILE) >= 40
+
+
+@pytest.mark.slow
+def test_pool_survives_hostile_answers():
+    check(*graded())
+    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    assert children < 2_000_000, f"a grading process took {children} kB"
+
+
+@pytest.mark.slow
+def test_thread_survives_hostile_answers():
+    with ThreadPoolExecutor(1) as executor:
+        check(*executor.submit(graded).result())
+
+
+@pytest.mark.slow
+@pytest.mark.stack
+def test_ray_actors_survive_hostile_answers():
+    ray = pytest.importorskip("ray")
+
+    class Sync:
+        def grade(self):
+            return graded()
+
+    class Async:
+        async def grade(self):
+            # An event loop that goes on beside the grading, as in a reward actor.
+            return await asyncio.get_running_loop().run_in_executor(None, graded)
+
+        async def grade_in_the_loop(self):
+            return grade_one(AFTER)
+
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": _paths()})
+    try:
+        sync, asynchronous = ray.remote(Sync).remote(), ray.remote(Async).remote()
+        check(*ray.get(sync.grade.remote(), timeout=300))
+        assert ray.get(asynchronous.grade_in_the_loop.remote(), timeout=120) == SOUND
+        check(*ray.get(asynchronous.grade.remote(), timeout=300))
+    finally:
+        ray.shutdown()
+
+
+def _paths() -> dict[str, str]:
+    import tasks
+
+    root = os.path.dirname(os.path.dirname(tasks.__file__))  # noqa: PTH120
+    return {"PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+
+
+def test_timeout_is_an_error_and_the_process_is_replaced():
+    start = time.monotonic()
+    grades = grade_many([GradeRequest("5", HOSTILE["factorial of factorial"]), AFTER], workers=1, timeout=TIMEOUT)
+    assert grades[0].published == "error"
+    assert "time limit" in grades[0].reason
+    assert grades[1] == SOUND
+    assert time.monotonic() - start < 30
+
+
+def test_memory_is_bounded(monkeypatch):
+    """A grader that takes memory without end is stopped by the limit, and says so."""
+    code = (
+        "import os, sys\n"
+        "from tasks.grading import worker\n"
+        "class Greedy:\n"
+        "    def __call__(self, grader, gold, response, task):\n"
+        "        return [bytes(1 << 20) for _ in range(1 << 20)]\n"
+        "worker._Graders = Greedy\n"
+        "worker.main()\n"
+    )
+    start = subprocess.Popen
+
+    def greedy(command, **options):
+        assert command[-1] == "tasks.grading.worker"
+        return start([command[0], "-c", code], **options)
+
+    monkeypatch.setattr(pool, "_idle", pool._Idle())
+    monkeypatch.setattr(subprocess, "Popen", greedy)
+    grade = grade_one(AFTER, timeout=20)
+    pool._idle.clear()
+    assert (grade.published, grade.audited) == ("error", "error")
+    assert "out of memory" in grade.reason
+
+
+@pytest.mark.slow
+def test_killed_process_costs_no_verdict(monkeypatch):
+    """A process that somebody else kills in the middle of its work is replaced, and the answer is tried again."""
+    monkeypatch.setattr(pool, "_idle", pool._Idle())
+    kill_once = threading.Event()
+    receive = pool._Worker.receive
+
+    def receive_after_kill(self, seconds):
+        if not kill_once.is_set() and self.process.poll() is None and hasattr(self, "_greeted"):
+            kill_once.set()
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+        self._greeted = True
+        return receive(self, seconds)
+
+    monkeypatch.setattr(pool._Worker, "receive", receive_after_kill)
+    assert grade_one(AFTER) == SOUND
+    assert kill_once.is_set()
+    pool._idle.clear()
+
+
+@pytest.mark.slow
+def test_idle_process_that_died_is_not_used(monkeypatch):
+    monkeypatch.setattr(pool, "_idle", pool._Idle())
+    assert grade_one(AFTER) == SOUND
+    (idle,) = pool._idle._workers
+    idle.process.kill()
+    idle.process.wait()
+    assert grade_one(GradeRequest("3", r"\boxed{3}")).audited == "right"
+    pool._idle.clear()
+
+
+@pytest.mark.slow
+def test_processes_end_with_their_caller():
+    code = (
+        "import os, signal\n"
+        "from tasks.grading import GradeRequest, grade_one, pool\n"
+        "grade_one(GradeRequest('3', r'\\boxed{3}'))\n"
+        "print(pool._idle._workers[0].process.pid, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    import sys
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=os.environ | _paths()
+    )
+    pid = int(done.stdout)
+    for _ in range(100):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    state = open(f"/proc/{pid}/stat").read().split()[2]  # noqa: PTH123, SIM115
+    assert state == "Z", "the grading process outlives its caller"
+
+
+def test_no_signal_is_set_in_the_caller():
+    handlers = [signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGPROF, signal.SIGINT)]
+    grade_one(AFTER)
+    assert [signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGPROF, signal.SIGINT)] == handlers
+
+
+def test_fork_does_not_share_processes():
+    assert grade_one(AFTER) == SOUND
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if not pool._idle._workers and grade_one(AFTER) == SOUND else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert grade_one(AFTER) == SOUND
+
+
+def test_missing_math_verify_is_said(monkeypatch):
+    start = subprocess.Popen
+    monkeypatch.setattr(pool, "_idle", pool._Idle())
+    broken = "import sys; sys.modules['math_verify'] = None; from tasks.grading.worker import main; main()"
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **options: start([command[0], "-c", broken], **options))
+    with pytest.raises(RuntimeError, match="did not start: ModuleNotFoundError"):
+        grade_one(AFTER)
