@@ -10,7 +10,7 @@ from methods.contract import MAX_LOG_RATIO, Batch, Card, Hyperparameter, LossOut
 
 
 class CISPO(Method):
-    """Policy gradient weighted by the clipped token ratio, under stop-gradient (MiniMax 2025, equation 4)."""
+    """Policy gradient weighted by the clipped token ratio, under stop-gradient (MiniMax 2025)."""
 
     name: ClassVar[str] = "cispo"
     card: ClassVar[Card] = Card(

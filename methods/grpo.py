@@ -12,7 +12,7 @@ from methods.contract import MAX_LOG_RATIO, Batch, Card, Hyperparameter, LossOut
 class GRPO(Method):
     """Clipped policy gradient on token ratios, as in PPO, with group-relative advantages.
 
-    Shao et al. 2024, equation 3 without the KL term; the clip is that of Schulman et al. 2017, the dual clip that of
+    Shao et al. 2024, without the KL term; the clip is that of Schulman et al. 2017, the dual clip that of
     Ye et al. 2020. The pessimistic minimum only ever binds on one side: from above for A >= 0, from below for A < 0.
     """
 

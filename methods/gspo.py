@@ -12,7 +12,7 @@ MAX_LOG_MEAN_RATIO = 10.0
 
 
 class GSPO(Method):
-    """Clipped policy gradient on the geometric mean of a response's token ratios (Zheng et al. 2025, equation 5)."""
+    """Clipped policy gradient on the geometric mean of a response's token ratios (Zheng et al. 2025)."""
 
     name: ClassVar[str] = "gspo"
     card: ClassVar[Card] = Card(
