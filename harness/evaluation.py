@@ -45,6 +45,7 @@ Progress = Callable[[int, int, str], None]
 """Called with responses done, responses in all, and what is going on."""
 
 TIME_FILE = "time.json"
+CHILD = ("-P", "-m", "harness.lm_eval_vllm")
 POLL_SECONDS = 0.25
 GRACE_SECONDS = 15
 
@@ -346,11 +347,9 @@ def _children(
     children: list[subprocess.Popen[bytes]] = []
     try:
         for number, job in enumerate(jobs):
-            # No main module on disk: processes that the grader spawns would import it again, engine and all.
-            command = [sys.executable, "-c", "from harness.lm_eval_vllm import main; main()"]
             children.append(
                 subprocess.Popen(
-                    [*command, str(Path(job["out"]) / "job.json")],
+                    [sys.executable, *CHILD, str(Path(job["out"]) / "job.json")],
                     env=_environment(number, len(jobs), options),
                     stdin=subprocess.DEVNULL,
                     stdout=log,

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.evaluation import TaskPlan, missing_stack, request_seed
+from harness.openrlhf import cpu
 from harness.records import canonical_json, write_atomically
 from harness.scoring import write_samples
 from methods.errors import UserError
@@ -73,7 +74,8 @@ class Journal:
                 continue
             for line in whole[1:]:
                 entry = json.loads(line)
-                self.completions[entry.pop("request")] = Completion(**entry)
+                key = entry.pop("request")
+                self.completions[key] = Completion(**entry)
             if one == path:
                 kept = True
                 with one.open("r+b") as stream:
@@ -245,6 +247,8 @@ def vllm_model(job: Mapping[str, Any], journal: Journal) -> Any:
                     yield waiting.pop(output.request_id), completion
 
     options = job["engine"]
+    # vLLM's CPU sampler cannot take back the draw of a prompt that was cut into chunks: no seeded request may be.
+    whole_prompts = {} if cpu.has_cuda() else {"enable_chunked_prefill": False}
     model = SeededVLLM(
         pretrained=job["model"],
         dtype=options["dtype"],
@@ -253,6 +257,7 @@ def vllm_model(job: Mapping[str, Any], journal: Journal) -> Any:
         max_model_len=options["max_model_len"],
         enforce_eager=options["eager"],
         seed=job["seed"] % 2**31,
+        **whole_prompts,
     )
     model.journal, model.run_seed = journal, job["seed"]
     return model
@@ -260,8 +265,6 @@ def vllm_model(job: Mapping[str, Any], journal: Journal) -> Any:
 
 def prepare_process() -> None:
     """What must be done before vLLM and lm-eval are imported."""
-    from harness.openrlhf import cpu
-
     if cpu.has_cuda():
         return
     os.environ.update(cpu.ENVIRONMENT)
@@ -315,3 +318,7 @@ def main() -> None:
         message = said if kind == "user" else f"{type(error).__name__}: {said}"
         write_atomically(path.with_name("failure.json"), canonical_json({"kind": kind, "message": message}))
         raise
+
+
+if __name__ == "__main__":
+    main()

@@ -68,6 +68,7 @@ def evaluate_outside(
         rollout=derived_seed(seed, "rollout"),
         evaluation=derived_seed(seed, "evaluation"),
     )
+    data_used = evaluation.data_refs(plans, data)  # before a model is fetched: this is what may be missing
     folder = resolve_model(outside.spec)
     files = evaluation.evaluate_checkpoint(
         folder, plans, out, seed=seeds.evaluation, limit=limit, engine=engine, progress=progress, data=data
@@ -92,7 +93,7 @@ def evaluate_outside(
         method=None,
         reuse=None,
         seeds=seeds,
-        data=evaluation.data_refs(plans, data),
+        data=data_used,
         training=None,
         checkpoint=None,
         evaluation={},
