@@ -25,6 +25,8 @@ Value = float | None
 
 def clean(value: object) -> float | None:
     """A finite float, or None for anything that cannot be drawn (None, NaN, the infinities, text)."""
+    if type(value) is float:
+        return value if value - value == 0 else None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -413,30 +415,38 @@ def legend(chart: Chart) -> list[tuple[Markup, str]]:
     return [(key, label) for label, key in seen.items()]
 
 
-def data_table(chart: Chart, rows: int = 40) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of the table behind a chart: x, then a column for each series; at most ``rows`` rows."""
-    labels = [layer.label for layer in chart.layers]
+def data_table(chart: Chart, rows: int = 40) -> Markup:
+    """The table behind a chart: x, then a column for each series; at most about ``rows`` rows."""
     ticks = dict(chart.x.ticks or ())
     columns: list[dict[float, str]] = []
     for layer in chart.layers:
         cells: dict[float, str] = {}
         xs = [float(x) for x in layer.x] if isinstance(layer, Line) else [float(i) for i in range(len(layer.y))]
         for index, x in enumerate(xs):
-            if clean(x) is None or clean(layer.y[index]) is None:
-                continue
-            text = number(chart.scale * float(layer.y[index] or 0), chart.digits)
-            if isinstance(layer, Line) and layer.low is not None and layer.high is not None:
-                low, high = clean(layer.low[index]), clean(layer.high[index])
-                if low is not None and high is not None:
-                    text += (
-                        f" ({number(chart.scale * low, chart.digits)} to {number(chart.scale * high, chart.digits)})"
-                    )
-            cells[x] = text
+            if clean(x) is not None and clean(layer.y[index]) is not None:
+                cells[x] = _entry(chart, layer, index)
         columns.append(cells)
     xs = sorted({x for cells in columns for x in cells})
     step = max(1, math.ceil(len(xs) / rows))
     kept = xs[::step]
     if xs and kept[-1] != xs[-1]:
         kept.append(xs[-1])
-    body = [[ticks.get(x) or short(x), *(cells.get(x, "–") for cells in columns)] for x in kept]
-    return [chart.x.label, *labels], body
+    header = "".join(
+        f'<th scope="col">{escape(label)}</th>' for label in (chart.x.label, *(m.label for m in chart.layers))
+    )
+    body = "\n".join(
+        f'<tr><th scope="row">{escape(ticks.get(x) or short(x))}</th>'
+        + "".join(f"<td>{cells.get(x, '–')}</td>" for cells in columns)
+        + "</tr>"
+        for x in kept
+    )
+    return Markup(f'<table class="plain"><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>')
+
+
+def _entry(chart: Chart, layer: Line | Bars, index: int) -> str:
+    text = number(chart.scale * float(layer.y[index] or 0), chart.digits)
+    if isinstance(layer, Line) and layer.low is not None and layer.high is not None:
+        low, high = clean(layer.low[index]), clean(layer.high[index])
+        if low is not None and high is not None:
+            text += f" ({number(chart.scale * low, chart.digits)} to {number(chart.scale * high, chart.digits)})"
+    return text

@@ -30,7 +30,8 @@ from leaderboard.pages import tables as page_tables
 from leaderboard.pages.boards import Digest, Run, beside, boards, read_runs, slug
 from leaderboard.pages.formula import mathml
 from leaderboard.pages.panels import shared_legend
-from leaderboard.pages.views import NAVIGATION, Views
+from leaderboard.pages.parallel import parallel_map
+from leaderboard.pages.views import NAVIGATION, Page, Views
 from methods.errors import UserError
 
 HERE = Path(__file__).parent
@@ -264,8 +265,9 @@ def write(
     cache: dict[str, Digest] | None = None,
 ) -> tuple[int, int]:
     """Write all files of a site into ``folder``; returns the numbers of pages and of runs."""
-    runs = read_runs(store, workers or len(os.sched_getaffinity(0)), cache)
-    views = Views(runs, boards(runs, store))
+    workers = workers or _cpus()
+    runs = read_runs(store, workers, cache)
+    views = Views(runs, boards(runs, store), workers)
     folder.mkdir(parents=True)
     writer = _Writer(folder)
     latest = max((run.record.provenance.ended[:10] for run in runs), default="")
@@ -279,16 +281,16 @@ def write(
     written: dict[str, page_tables.Table] = {}
     pages = 0
     for page in views.pages():
-        context = {**common, "root": page.root, **page.context}
-        if page.template == "run.html":
-            context["record_path"] = "/".join(page.context["record"].relative_path().with_suffix("").parts)
-        writer(page.address, _render(page.template, context))
+        writer(page.address, _page(page, common))
         pages += 1
         for table in page.tables:
             if table.name not in written:
                 written[table.name] = table
                 for name, data in page_tables.files(table):
                     writer(f"data/{name}", data)
+    for run, data in zip(runs, parallel_map(lambda run: _page(views.run(run), common), runs, workers), strict=True):
+        writer(run.page, data)
+        pages += 1
     made = list(_badges(views))
     for address, svg, _, _ in made:
         writer(address, svg.encode())
@@ -332,6 +334,17 @@ def write(
     )
     (folder / "SHA256SUMS").write_bytes(writer.sums())
     return pages + 1, len(runs)
+
+
+def _cpus() -> int:
+    """CPUs that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _page(page: Page, common: Mapping[str, Any]) -> bytes:
+    return _render(page.template, {**common, "root": page.root, **page.context})
 
 
 def _installed() -> bool:

@@ -11,7 +11,6 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -23,11 +22,13 @@ from harness.curves import read_updates
 from harness.records import FileRef, Record, record_folder
 from leaderboard import tables
 from leaderboard.charts import clean
+from leaderboard.pages.parallel import parallel_map
 from leaderboard.published import TASKS
 from methods.errors import UserError
 
 POINTS = 128
 SIGNS = ("positive", "negative")
+QUANTILES = ("q05", "q50", "q95")
 SERIES = (
     "loss",
     "reward",
@@ -271,17 +272,17 @@ def _digest_updates(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
             score = clean(row.get("score"))
             before = rollouts.get(int(rollout), (0, None))
             rollouts[int(rollout)] = (max(before[0], int(update)), before[1] if score is None else score)
-        values = {name: row.get(name) for name in SERIES}
+        for name in SERIES:
+            if (value := clean(row.get(name))) is not None:
+                series.setdefault(name, []).append((update, value))
         weights = row.get("log_weight")
-        if isinstance(weights, dict):
-            for sign in SIGNS:
-                part = weights.get(sign)
-                if isinstance(part, dict):
-                    values |= {f"{sign}.{q}": part.get(q) for q in ("q05", "q50", "q95")}
-        for name, value in values.items():
-            known = clean(value)
-            if known is not None:
-                series.setdefault(name, []).append((update, known))
+        for sign in SIGNS:
+            part = weights.get(sign) if isinstance(weights, dict) else None
+            # The three quantiles together or not at all, so that a band has as many points as its middle.
+            known = [clean(part.get(name)) for name in QUANTILES] if isinstance(part, dict) else [None]
+            if None not in known:
+                for name, value in zip(QUANTILES, known, strict=True):
+                    series.setdefault(f"{sign}.{name}", []).append((update, value or 0.0))
     return {
         "rollouts": tuple((u, s) for _, (u, s) in sorted(rollouts.items()) if s is not None),
         "series": {name: _thinned(points) for name, points in series.items()},
@@ -363,11 +364,7 @@ def read_runs(store: Path, workers: int = 1, cache: dict[str, Digest] | None = N
     cache = {} if cache is None else cache
     found = list(tables.load(store).records)
     new = [item for item in found if item[1].id not in cache]
-    if workers > 1 and len(new) > 64:
-        with ProcessPoolExecutor(workers) as pool:
-            digests = list(pool.map(_digest_one, new, chunksize=16))
-    else:
-        digests = [digest(*item) for item in new]
+    digests = parallel_map(_digest_one, new, workers)
     cache.update({record.id: made for (_, record), made in zip(new, digests, strict=True)})
     pages: dict[str, int] = {}
     runs = []

@@ -11,7 +11,7 @@ import numpy as np
 
 from leaderboard import statistics
 from leaderboard.charts import Axis, Bars, Chart, Line, Value, clean, percent, short
-from leaderboard.pages.boards import METHOD_ORDER, SIGNS, Arm, Board, Run, method_sort
+from leaderboard.pages.boards import METHOD_ORDER, QUANTILES, SIGNS, Arm, Board, Run, method_sort
 
 #: What a page asks for an arm's score: (arm, view, task) -> (value, low, high), in [0, 1].
 Scores = Callable[[Arm, str, str], tuple[float, float, float] | None]
@@ -360,10 +360,8 @@ def run_curves(run: Run, group: int) -> list[Chart]:
             )
         )
     for sign in SIGNS:
-        columns = [series.get(f"{sign}.{q}") for q in ("q50", "q05", "q95")]
-        if all(columns):
-            middle, low, high = ([y for _, y in column or ()] for column in columns)
-            size = min(len(middle), len(low), len(high))
+        low, middle, high = (series.get(f"{sign}.{name}", ()) for name in QUANTILES)
+        if middle:
             charts.append(
                 Chart(
                     f"log W, {SIGN_WORDS[sign]}",
@@ -375,10 +373,10 @@ def run_curves(run: Run, group: int) -> list[Chart]:
                         Line(
                             "median log W",
                             group,
-                            [x for x, _ in (columns[0] or ())][:size],
-                            middle[:size],
-                            low[:size],
-                            high[:size],
+                            [x for x, _ in middle],
+                            [y for _, y in middle],
+                            [y for _, y in low],
+                            [y for _, y in high],
                         )
                     ],
                     rules=(("y", 0.0),),

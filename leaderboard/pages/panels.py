@@ -44,19 +44,10 @@ class Figure:
         """Labels of the legend."""
         return tuple(label for _, label in self.legend)
 
-    @cached_property
-    def _table(self) -> tuple[list[str], list[list[str]]]:
+    @property
+    def table(self) -> Markup:
+        """The table behind the chart."""
         return data_table(self.chart, self.most_rows)
-
-    @property
-    def header(self) -> list[str]:
-        """Header of the table behind the chart."""
-        return self._table[0]
-
-    @property
-    def rows(self) -> list[list[str]]:
-        """Rows of the table behind the chart."""
-        return self._table[1]
 
 
 def shared_legend(items: Sequence[Figure]) -> list[tuple[Markup, str]]:

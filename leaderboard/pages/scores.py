@@ -8,7 +8,6 @@ from typing import Any
 
 from leaderboard import published, tables
 from leaderboard.charts import clean, number
-from leaderboard.pages import figures
 from leaderboard.pages.addresses import Addresses
 from leaderboard.pages.boards import BASE, Arm, Board, task_title
 from leaderboard.pages.cells import (
@@ -28,6 +27,26 @@ MACRO = published.MACRO
 
 
 @dataclass(frozen=True)
+class BoardScores:
+    """What figures ask for: the score of an arm in a view, with its interval.
+
+    ``frames``: view -> (method, N) -> task -> row of `leaderboard.tables.heldout`.
+    """
+
+    frames: Mapping[str, Mapping[tuple[str, int], Mapping[str, Mapping[str, Any]]]]
+
+    def __call__(self, arm: Arm, view: str, task: str) -> tuple[float, float, float] | None:
+        """Value and bounds in [0, 1]; None without any. ``task`` may be "macro"."""
+        rows = self.frames.get(view, {}).get((arm.method, arm.reuse or 0), {})
+        row = rows.get(MACRO if task == "macro" else task)
+        if row is None and task == "macro" and len(rows) == 1:
+            row = next(iter(rows.values()))
+        if row is None or clean(row["score"]) is None:
+            return None
+        return row["score"], row["low"], row["high"]
+
+
+@dataclass(frozen=True)
 class BoardView:
     """A board with its tables and the scores that figures ask for."""
 
@@ -36,7 +55,7 @@ class BoardView:
     training: Table | None
     check: Table | None
     short: Table | None
-    scores: figures.Scores
+    scores: BoardScores
     k: int
 
 
@@ -57,15 +76,6 @@ def make_view(board: Board, addresses: Addresses) -> BoardView:
             by_arm.setdefault((row["method"], row["reuse"]), {})[row["task"]] = row
             by_block.setdefault((row["reuse"], row["task"]), []).append(row)
 
-    def scores(arm: Arm, view: str, task: str) -> tuple[float, float, float] | None:
-        rows = frames.get(view, {}).get((arm.method, arm.reuse or 0), {})
-        row = rows.get(MACRO if task == "macro" else task) or (
-            next(iter(rows.values())) if task == "macro" and len(rows) == 1 else None
-        )
-        if row is None or clean(row["score"]) is None:
-            return None
-        return row["score"], row["low"], row["high"]
-
     heldout = _heldout(board, frames, blocks, k, addresses) if samples else None
     short = _short(board, frames, blocks, addresses) if samples else None
     return BoardView(
@@ -74,7 +84,7 @@ def make_view(board: Board, addresses: Addresses) -> BoardView:
         _training(board, addresses),
         _check(board, frames.get(VIEWS[0], {}), addresses),
         short,
-        scores,
+        BoardScores(frames),
         k,
     )
 

@@ -36,6 +36,7 @@ from leaderboard.pages.cells import (
     status_cell,
 )
 from leaderboard.pages.panels import Figure, Panels
+from leaderboard.pages.parallel import parallel_map
 from leaderboard.pages.scores import BoardView, make_view
 from leaderboard.pages.tables import VIEWS, Cell, Column, Group, Row, Table, Tone
 from methods.diagnostics import LOG_WEIGHT_EDGES
@@ -77,7 +78,7 @@ class Page:
 class Views:
     """All pages of a store."""
 
-    def __init__(self, runs: Sequence[Run], boards: Sequence[Board]) -> None:
+    def __init__(self, runs: Sequence[Run], boards: Sequence[Board], workers: int = 1) -> None:
         self.runs = runs
         self.boards = boards
         self.titles = dict(sorted(((run.method, run.title) for run in runs), key=lambda item: method_sort(item[0])))
@@ -90,18 +91,19 @@ class Views:
         self.task_names = sorted({task for board in boards for task in board.tasks}, key=task_sort)
         self.addresses = Addresses(self.method_names, self.task_names)
         self.panels = Panels(self.registered, self.styles, self.view)
-        self._views: dict[str, BoardView] = {}
+        least = 2 if len(runs) > 64 else len(boards) + 1
+        made = parallel_map(lambda board: make_view(board, self.addresses), boards, workers, least=least)
+        self._views = {view.board.key: view for view in made}
+        self._board_of = {run.page: board for board in boards for run in board.runs}
 
     def view(self, board: Board) -> BoardView:
-        """The tables of a board, computed once."""
-        if board.key not in self._views:
-            self._views[board.key] = make_view(board, self.addresses)
+        """The tables of a board."""
         return self._views[board.key]
 
     # Pages
 
     def pages(self) -> Iterator[Page]:
-        """Every page, front page first."""
+        """Every page but those of single runs (`run`), front page first."""
         yield self._index()
         for board in self.boards:
             yield self._board(board)
@@ -116,8 +118,6 @@ class Views:
             yield self._compare(first, second)
         yield self._claims()
         yield self._runs()
-        for run in self.runs:
-            yield self._run(run)
         yield Page("how.html", "how.html", {"title": "How it is computed", "section": "how"})
         yield Page("glossary.html", "glossary.html", {"title": "Glossary", "section": "glossary"})
 
@@ -816,12 +816,13 @@ class Views:
             [Group("", rows)],
         )
 
-    def _run(self, run: Run) -> Page:
+    def run(self, run: Run) -> Page:
+        """The page of one run."""
         record = run.record
-        board = next(board for board in self.boards if run in board.runs)
+        board = self._board_of[run.page]
         group = self.styles(run.method)
         results = self._result_table(run) if record.evaluation else None
-        charts = [Figure(chart, f"run-{index}") for index, chart in enumerate(figures.run_curves(run, group))]
+        charts = [Figure(chart, f"run-{index}", 24) for index, chart in enumerate(figures.run_curves(run, group))]
         charts += [
             Figure(chart, f"hist-{sign}")
             for sign, text in (("positive", "A > 0"), ("negative", "A < 0"))
