@@ -134,7 +134,7 @@ def plain_words(text: str) -> str:
         r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|operatorname|boxed|emph|left|right)\b\*?", "", text
     )
     text = re.sub(r"\\[,;:! ]|\\q?quad|[{}$~]", " ", text)
-    text = re.sub(r"\s+", " ", text).strip().strip(".,;:").casefold()
+    text = re.sub(r"\s+", " ", text).strip(" .,;:").casefold()
     inner = re.fullmatch(r"\(([a-z])\)", text)
     return inner.group(1) if inner else re.sub(r"\s*([^\w\s])\s*", r"\1", text)
 
@@ -272,7 +272,9 @@ def _without_condition(tokens: list[Token]) -> list[Token]:
     return tokens
 
 
-def _thing(tokens: list[Token], inside: bool = False) -> Thing:
+def _thing(tokens: list[Token]) -> Thing:
+    if not tokens:
+        raise Unreadable("something is missing")
     tokens = [token for token in tokens if token.text != r"\ldots" or token.kind != "op"] or tokens
     relations = [token for token in _outside(tokens) if token.kind == "op" and token.text in _RELATIONS]
     if relations:
@@ -333,7 +335,7 @@ def _group(tokens: list[Token]) -> Thing | None:
         if first.text.partition(":")[2] not in _MATRICES:
             raise Unreadable(f"{first.text} is not known")
         rows = [row for row in _split(tokens[1:-1], "\\\\") if row]
-        return Matrix(tuple(tuple(_thing(cell, True) for cell in _split(row, "&", r"\or")) for row in rows))
+        return Matrix(tuple(tuple(_thing(cell) for cell in _split(row, "&", r"\or")) for row in rows))
     if first.text == "{":
         return _thing(tokens[1:-1]) if len(tokens) > 2 else None
     pieces = _split(tokens[1:-1], ",", ";")
@@ -348,7 +350,7 @@ def _group(tokens: list[Token]) -> Thing | None:
         return None
     if any(not piece for piece in pieces):
         raise Unreadable("an empty place between brackets")
-    return Group(first.text, tokens[-1].text, tuple(_thing(piece, True) for piece in pieces))
+    return Group(first.text, tokens[-1].text, tuple(_thing(piece) for piece in pieces))
 
 
 def _based(tokens: list[Token]) -> Based | None:

@@ -78,13 +78,13 @@ def judge(gold: str, answer: str, rule: Rule) -> Judgement:
     gold, answer = gold.strip(), answer.strip()
     if not gold:
         return error("the gold is empty")
-    if _MARKUP.sub("", gold).split() == _MARKUP.sub("", answer).split():
-        return RIGHT
     as_written, gold = gold, repaired(gold)
     if _INTEGER.fullmatch(gold) and _INTEGER.fullmatch(answer):
         return RIGHT if int(gold) == int(answer) else wrong("not equal")
     if rule.family == "integer":
         return _judge_integer(gold, answer)
+    if _MARKUP.sub("", as_written).split() == _MARKUP.sub("", answer).split():
+        return RIGHT
     words = plain_words(as_written)
     if words and words == plain_words(answer) and (_is_prose(as_written) or _is_prose(answer)):
         return RIGHT

@@ -174,8 +174,6 @@ def test_processes_end_with_their_caller():
         "print(pool._idle._workers[0].process.pid, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    import sys
-
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=os.environ | _paths()
     )

@@ -1,0 +1,195 @@
+"""The published grader is Math-Verify and nothing else; the pool keeps order; the command keeps its word."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from reuse_bench.main import app
+from tasks.grading import GradeRequest, grade_many
+from tasks.grading.audit import EXAMPLES, probes
+
+CASES = json.loads((Path(__file__).parents[1] / "data" / "grading_cases.json").read_text())
+ROOT = Path(__file__).parents[2]
+
+# Run apart, in a process where nothing of ours is loaded, in which the library is as its makers left it.
+PLAIN = """
+import json, sys
+from math_verify import LatexExtractionConfig, parse, verify
+for line in sys.stdin:
+    gold, response = json.loads(line)
+    golds = parse("\\\\boxed{" + gold + "}", [LatexExtractionConfig()])
+    print(json.dumps(verify(golds, parse(response))))
+"""
+
+
+def plain(pairs: list[tuple[str, str]]) -> list[bool]:
+    lines = "".join(json.dumps(pair) + "\n" for pair in pairs)
+    done = subprocess.run([sys.executable, "-c", PLAIN], input=lines, capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def compare(pairs: list[tuple[str, str]]) -> None:
+    expected = plain(pairs)
+    grades = grade_many([GradeRequest(gold, response) for gold, response in pairs])
+    for (gold, response), right, grade in zip(pairs, expected, grades, strict=True):
+        assert (grade.published == "right") == right, (gold, response, grade)
+
+
+def test_published_verdicts_are_those_of_math_verify():
+    pairs = [(case["gold"], f"We get $\\boxed{{{case['prediction']}}}$.") for case in CASES]
+    pairs += [
+        (case["gold"], f"The final answer is ${case['prediction']}$. I hope it is correct.") for case in CASES[::4]
+    ]
+    pairs += [("5", "no box, but 5"), ("5", ""), ("5", "x = 5, y = 6"), ("1,2", r"$\boxed{1}$ and $\boxed{2}$")]
+    compare(pairs)
+
+
+@pytest.mark.slow
+def test_published_verdicts_are_those_of_math_verify_on_many():
+    compare([(probe.gold, probe.response) for gold in EXAMPLES for probe in probes("examples", gold)])
+
+
+def test_known_faults_of_the_published_grader_are_kept():
+    """We compare with published numbers, so the verdicts must be the published ones, faults and all."""
+    asked = [
+        GradeRequest("3e8", r"$\boxed{3\times10^8}$"),
+        GradeRequest(r"\frac{1}{2^{99}}", r"$\boxed{\frac{1}{2^{98}}}$"),
+        GradeRequest("2107", r"$\boxed{2\,107}$"),
+    ]
+    grades = grade_many(asked)
+    assert [grade.published for grade in grades] == ["wrong", "right", "wrong"]
+    assert [grade.audited for grade in grades] == ["right", "wrong", "right"]
+
+
+def test_order_duplicates_and_progress():
+    numbers = [3, 1, 2, 3, 3, 1, 5, 4] * 5
+    asked = [GradeRequest(str(number), rf"$\boxed{{{number}}}$") for number in numbers]
+    asked[7] = GradeRequest("4", r"$\boxed{5}$")
+    asked[9] = GradeRequest("2", "93=2", "chain")
+    seen: list[int] = []
+    grades = grade_many(asked, workers=2, progress=seen.append)
+    assert seen == sorted(seen)
+    assert seen[-1] == len(asked)
+    for number, (request, grade) in enumerate(zip(asked, grades, strict=True)):
+        assert grade.audited == ("wrong" if number == 7 else "right")
+        assert grade.extracted == ("5" if number == 7 else request.gold)
+
+
+def test_nothing_to_grade():
+    assert grade_many([]) == []
+
+
+@pytest.mark.parametrize("options", [{"workers": 0}, {"timeout": 0}, {"timeout": -1}, {"timeout": float("nan")}])
+def test_senseless_options_are_refused(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        grade_many([], **options)
+
+
+# --- the command ---------------------------------------------------------------------------------------------
+
+LINES = [
+    json.dumps({"gold": "073", "response": r"So $\boxed{73}$.", "task": "aime24"}),
+    "this is no JSON",
+    json.dumps({"gold": "3e8", "response": r"So $\boxed{3\times10^8}$."}),
+    json.dumps({"gold": 5, "response": "5"}),
+    json.dumps(["gold", "response"]),
+    json.dumps({"gold": "5"}),
+    json.dumps({"gold": "5", "response": "x", "tsak": "aime24"}),
+    json.dumps({"gold": "5", "response": "x", "task": 7}),
+    "",
+    "[" * 100_000,
+    '{"gold": "5", "response": "\udc80"}',
+    json.dumps({"gold": "2", "response": "93=2", "task": "tiny_sum4", "finished": False}),
+    json.dumps({"gold": "5", "response": "it is 5"}),
+]
+VERDICTS = [
+    {"extracted": "73", "published": "right", "audited": "right", "reason": None},
+    {"extracted": r"3\times10^8", "published": "wrong", "audited": "right", "reason": None},
+    {"extracted": "2", "published": "wrong", "audited": "wrong", "reason": "truncated"},
+    {"extracted": None, "published": "right", "audited": "wrong", "reason": "no box"},
+]
+
+
+def _run(*arguments: str, text: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "reuse_bench.main", "grade", *arguments]
+    return subprocess.run(command, input=text, capture_output=True, env=environment, timeout=120)
+
+
+def _bytes() -> bytes:
+    return "\n".join(LINES).encode(errors="surrogateescape")
+
+
+def test_command_grades_lines_and_names_malformed_ones():
+    done = _run(text=_bytes())
+    assert [json.loads(line) for line in done.stdout.splitlines()] == VERDICTS
+    said = done.stderr.decode()
+    assert [line.split(":")[1].strip() for line in said.splitlines()] == [
+        f"line {number}" for number in (2, 4, 5, 6, 7, 8, 10, 11)
+    ]
+    assert "field 'gold' is missing or no text" in said
+    assert "unknown field 'tsak'" in said
+    assert done.returncode == 1
+
+
+def test_command_reads_a_file(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    path.write_bytes((LINES[0] + "\n\n" + LINES[2] + "\n").encode())
+    done = _run(str(path))
+    assert [json.loads(line) for line in done.stdout.splitlines()] == VERDICTS[:2]
+    assert done.stderr == b""
+    assert done.returncode == 0
+
+
+def test_command_without_its_file(tmp_path):
+    done = _run(str(tmp_path / "none.jsonl"))
+    assert done.returncode == 2
+    assert b"none.jsonl: cannot be read" in done.stderr
+
+
+def test_command_with_nothing_to_read():
+    result = CliRunner().invoke(app, ["grade"], input="")
+    assert (result.exit_code, result.stdout) == (0, "")
+
+
+@pytest.mark.slow
+def test_audit(tmp_path):
+    """Without data the audit runs on examples, says what it left out, and finds no fault in the audited grader."""
+    result = CliRunner().invoke(app, ["grade", "--audit", "--json", "--data-dir", str(tmp_path)])
+    assert result.exit_code == 0, result.stdout
+    document = json.loads(result.stdout)
+    assert len(document["left_out"]) == 6
+    assert all(row["audited"] == row["probes"] > 1 for row in document["rows"] if row["kind"] != "other")
+    assert sum(row["published"] for row in document["rows"]) < sum(row["probes"] for row in document["rows"])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("REUSE_BENCH_DATA" not in os.environ, reason="REUSE_BENCH_DATA names no folder with the six sets")
+def test_every_gold_in_its_own_box_is_right_in_both_graders():
+    from tasks.datasets import BENCHMARKS, load
+
+    asked = [
+        GradeRequest(problem.answer, f"Thus we have it.\n\n$\\boxed{{{problem.answer.replace('$', '')}}}$", task)
+        for task in BENCHMARKS
+        for problem in load(task).problems
+        if r"\$" not in problem.answer
+    ]
+    asked += [
+        GradeRequest(problem.answer, f"Thus we have it.\n\n\\boxed{{{problem.answer}}}", "math500")
+        for problem in load("math500").problems
+        if r"\$" in problem.answer
+    ]
+    assert len(asked) == 30 + 30 + 40 + 674 + 272 + 500
+    exceptions = [
+        (request.gold, grade)
+        for request, grade in zip(asked, grade_many(asked), strict=True)
+        if (grade.published, grade.audited) != ("right", "right")
+    ]
+    assert exceptions == []
