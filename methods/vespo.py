@@ -11,7 +11,7 @@ from methods.contract import MAX_LOG_RATIO, Batch, Card, Hyperparameter, LossOut
 
 
 class VESPO(Method):
-    """Policy gradient weighted by phi(W) = W^k exp(lambda (1 - W)), with constants for each sign of A (Shen et al. 2026)."""
+    """Policy gradient weighted by phi(W) = W^k exp(lambda (1 - W)) (Shen et al. 2026); constants by the sign of A."""
 
     name: ClassVar[str] = "vespo"
     card: ClassVar[Card] = Card(
