@@ -1,0 +1,63 @@
+"""The folder of a cell: states, damage, locks, and update logs that a crash cut."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.grid import Cell
+from harness.run_directory import CellState, RunDirectory
+from methods.errors import UserError
+
+CELL = Cell("tiny", "tiny-qwen3", 32, "respo", 0)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return RunDirectory.of(tmp_path, CELL)
+
+
+def test_the_state_comes_back_as_it_was_written(run: RunDirectory) -> None:
+    assert run.read_state() is None
+    state = CellState(cell=CELL.id, protocol_digest="0" * 64, status="training", training_seconds=1.5)
+    run.write_state(state)
+    assert run.read_state() == state
+    assert [path.name for path in run.root.iterdir()] == ["cell.json"]
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"cell": "x"}', '{"cell": "x", "protocol_digest": "y", "status": "gone"}'])
+def test_a_damaged_state_is_named_with_the_way_out(run: RunDirectory, text: str) -> None:
+    run.root.mkdir(parents=True)
+    run.state_file.write_text(text)
+    with pytest.raises(UserError, match=r"cell\.json: field .*: delete the file"):
+        run.read_state()
+
+
+def test_a_line_cut_by_a_crash_is_left_out(run: RunDirectory) -> None:
+    run.training.mkdir(parents=True)
+    run.updates.write_text('{"update": 1}\n{"update": 2}\n{"upda')
+    assert [line["update"] for line in run.read_updates()] == [1, 2]
+
+
+def test_a_second_process_is_kept_out_and_a_dead_one_is_not(run: RunDirectory) -> None:
+    program = (
+        "import sys, time\nfrom pathlib import Path\nfrom harness.run_directory import RunDirectory\n"
+        "with RunDirectory(Path(sys.argv[1])).locked():\n    print('held', flush=True)\n    time.sleep(60)\n"
+    )
+    root = Path(__file__).resolve().parents[2]
+    other = subprocess.Popen(
+        [sys.executable, "-c", program, str(run.root)], stdout=subprocess.PIPE, text=True, cwd=root
+    )
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(UserError, match="another reuse-bench process"), run.locked():
+            pass
+    finally:
+        other.kill()
+        other.wait()
+    with run.locked():
+        assert run.root.is_dir()
