@@ -17,7 +17,7 @@ import pytest
 from tasks.grading import Grade, GradeRequest, grade_many, grade_one, pool
 from tests.grading_hostile import HOSTILE
 
-TIMEOUT = 0.3
+TIMEOUT = 0.25
 AFTER = GradeRequest(r"\frac{1}{2}", r"So it is $\boxed{0.5}$.")
 SOUND = Grade("0.5", "right", "right", None)
 
@@ -76,17 +76,16 @@ def test_ray_actors_survive_hostile_answers():
 
     class Async:
         async def grade(self):
-            # An event loop that goes on beside the grading, as in a reward actor.
-            return await asyncio.get_running_loop().run_in_executor(None, graded)
+            return graded()
 
-        async def grade_in_the_loop(self):
-            return grade_one(AFTER)
+        async def grade_beside_the_loop(self):
+            return await asyncio.get_running_loop().run_in_executor(None, grade_one, AFTER)
 
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": _paths()})
     try:
         sync, asynchronous = ray.remote(Sync).remote(), ray.remote(Async).remote()
         check(*ray.get(sync.grade.remote(), timeout=300))
-        assert ray.get(asynchronous.grade_in_the_loop.remote(), timeout=120) == SOUND
+        assert ray.get(asynchronous.grade_beside_the_loop.remote(), timeout=120) == SOUND
         check(*ray.get(asynchronous.grade.remote(), timeout=300))
     finally:
         ray.shutdown()

@@ -1,0 +1,128 @@
+"""Throughput of both graders together, against a plain loop over Math-Verify alone on the same responses."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tasks.grading import GradeRequest, grade_many, grade_one
+from tasks.grading.audit import EXAMPLES, probes
+
+RESPONSES = 20_000
+# A plain loop needs minutes for all responses. Its speed is taken from a random part, whose size is set here.
+PLAIN_RESPONSES = int(os.environ.get("REUSE_BENCH_PLAIN_RESPONSES", "600"))
+
+PLAIN = """
+import json, logging, sys, time
+from math_verify import LatexExtractionConfig, parse, verify
+logging.disable(logging.CRITICAL)
+pairs = [json.loads(line) for line in sys.stdin]
+verify(parse("\\\\boxed{1}", [LatexExtractionConfig()]), parse("\\\\boxed{1}"))  # loading is not timed
+start = time.perf_counter()
+right = sum(verify(parse("\\\\boxed{" + g + "}", [LatexExtractionConfig()]), parse(r)) for g, r in pairs)
+print(json.dumps([time.perf_counter() - start, right]))
+"""
+
+SENTENCES = (
+    "We start from the definition and write $a_{k+1} = 2a_k - {n}$ for every $k \\geq 1$.",
+    "Substituting $x = {n}$ gives $\\frac{x^2 + {n}}{2} = {m}$, so the first case is impossible.",
+    "By symmetry it is enough to look at the {n} arrangements in which the first place is fixed.",
+    "Hence the sum of the remaining terms is \\(\\sum_{i=1}^{{n}} i = {m}\\), which is more than {n}.",
+    "Let us check this: ${n} + {m} = {n} + {m}$ holds.",
+    "Wait, I should double-check the case where the two values coincide.",
+    "Therefore\n\\[ y = \\sqrt{{m}} \\cdot {n} \\]\nand we can go on with the second condition.",
+)
+
+
+def golds() -> list[tuple[str | None, str]]:
+    """Those of the six sets where they are at hand; otherwise numbers and examples of every kind."""
+    if "REUSE_BENCH_DATA" in os.environ:
+        from tasks.datasets import BENCHMARKS, load
+
+        return [(task, problem.answer) for task in BENCHMARKS for problem in load(task).problems]
+    source = random.Random(5)
+    numbers = [str(source.randint(0, 2000)) for _ in range(500)]
+    fractions = [rf"\frac{{{source.randint(1, 99)}}}{{{source.randint(2, 99)}}}" for _ in range(200)]
+    decimals = [f"{source.uniform(0, 100):.2f}" for _ in range(100)]
+    return [(None, gold) for gold in (*numbers, *fractions, *decimals, *EXAMPLES)]
+
+
+def _sentence(source: random.Random) -> str:
+    small, large = str(source.randint(2, 99)), str(source.randint(99, 999))
+    return source.choice(SENTENCES).replace("{n}", small).replace("{m}", large)
+
+
+def realistic(count: int) -> list[GradeRequest]:
+    """Responses as models write them: two in five right, two in five wrong, the rest malformed or without a box.
+
+    Sixteen samples a problem agree in their answers more often than not, and never in their words.
+    """
+    source = random.Random(2026)
+    made: list[GradeRequest] = []
+    problems = golds()
+    source.shuffle(problems)
+    while len(made) < count:
+        task, gold = problems[len(made) // 16 % len(problems)]
+        answers = probes(task or "", gold)
+        right = [probe.answer for probe in answers if probe.right][:4]
+        wrong = [probe.answer for probe in answers if not probe.right][:5] or ["0"]
+        for _ in range(16):
+            text = "\n\n".join(
+                source.choice(SENTENCES)
+                .replace("{n}", str(source.randint(2, 99)))
+                .replace("{m}", str(source.randint(99, 999)))
+                for _ in range(source.randint(4, 30))
+            )
+            sort = source.random()
+            answer = source.choice(right if sort < 0.4 else wrong)
+            if sort < 0.8:
+                ending = f"The final answer is $\\boxed{{{answer}}}$."
+            elif sort < 0.85:
+                ending = f"So we get $\\boxed{{{answer}"
+            elif sort < 0.9:
+                ending = f"$\\boxed{{\\frac{{{answer}}}$ and so on and so on"
+            else:
+                ending = f"So the answer is {answer}."
+            made.append(GradeRequest(gold, f"{text}\n\n{ending}", task))
+    return made[:count]
+
+
+@pytest.mark.slow
+def test_three_times_a_plain_loop(benchmark):
+    import json
+
+    asked = realistic(RESPONSES)
+    assert len({request.response for request in asked}) == RESPONSES
+    part = random.Random(1).sample(range(RESPONSES), min(PLAIN_RESPONSES, RESPONSES))
+    lines = "".join(json.dumps((asked[number].gold, asked[number].response)) + "\n" for number in part)
+    grade_one(asked[0])  # both are timed without loading
+    grades = benchmark.pedantic(grade_many, args=(asked,), kwargs={"workers": 2}, rounds=1)
+    done = subprocess.run([sys.executable, "-c", PLAIN], input=lines, capture_output=True, text=True, check=True)
+    seconds, right = json.loads(done.stdout)
+    plain = len(part) / seconds
+    ours = RESPONSES / benchmark.stats.stats.min
+    ratio = ours / plain
+    benchmark.extra_info.update(plain_per_second=plain, ours_per_second=ours, ratio=ratio, measured_on=len(part))
+    print(f"\nboth graders {ours:.0f} a second, plain Math-Verify {plain:.0f} (on {len(part)}): {ratio:.1f} times")
+    assert sum(grades[number].published == "right" for number in part) == right
+    assert ours >= 3 * plain
+
+
+@pytest.mark.slow
+def test_first_verdict_comes_soon(benchmark):
+    """Starting a process and loading Math-Verify, once a caller."""
+    from tasks.grading import pool
+
+    def cold():
+        pool._idle.clear()
+        start = time.perf_counter()
+        assert grade_one(GradeRequest("5", r"\boxed{5}")).audited == "right"
+        return time.perf_counter() - start
+
+    benchmark.pedantic(cold, rounds=3)
+    assert benchmark.stats.stats.min < 10
