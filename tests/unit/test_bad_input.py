@@ -1,0 +1,118 @@
+"""Bad input: one sentence on standard error that names what is wrong and the way out, and exit code 2."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.synthetic import synthetic_store
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def reuse_bench(*arguments: str, without: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """The command line in a process of its own; ``without`` names packages that it must not find."""
+    program = (
+        f"import sys\nfor name in {without!r}: sys.modules[name] = None\n"
+        f"sys.argv = ['reuse-bench', *{arguments!r}]\n"
+        "from reuse_bench.main import main\nmain()\n"
+    )
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=120)
+
+
+def refused(*arguments: str, without: tuple[str, ...] = ()) -> str:
+    """The sentence with which the command was refused."""
+    done = reuse_bench(*arguments, without=without)
+    assert done.returncode == 2, done.stderr or done.stdout
+    assert "Traceback" not in done.stderr
+    (sentence,) = [line for line in done.stderr.splitlines() if line.startswith("reuse-bench:")]
+    return sentence
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--method", "gpro"], ["gpro", "grpo", "respo"]),
+        (["--protocol", "tyni"], ["tyni", "tiny"]),
+        (["--model", "qwen"], ["qwen", "tiny-qwen3"]),
+        (["--reuse", "7"], ["7", "8, 16, 32"]),
+        (["--set", "update.updatse=3"], ["updatse", "updates"]),
+        (["--set", "update.updates=-3"], ["update.updates", "-3"]),
+    ],
+)
+def test_an_unknown_value_is_named_with_the_known_ones(tmp_path: Path, arguments: list[str], parts: list[str]) -> None:
+    folders = ["--runs", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
+    sentence = refused("run", *arguments, *folders)
+    assert all(part in sentence for part in parts), sentence
+    assert not (tmp_path / "results").exists()
+
+
+def test_an_unknown_task_is_named() -> None:
+    sentence = refused("evaluate", "--protocol", "tiny", "--model", "tiny-qwen3", "--tasks", "tiny_sum9")
+    assert "tiny_sum9" in sentence
+    assert "tiny_sum8" in sentence
+
+
+def test_a_missing_model_is_named(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    sentence = refused(
+        "evaluate", "--protocol", "tiny", "--model", str(tmp_path / "empty"), "--out", str(tmp_path / "o")
+    )
+    assert "empty" in sentence
+    assert "safetensors" in sentence
+
+
+def test_a_wrong_field_of_a_protocol_file_is_named_with_file_and_value(tmp_path: Path) -> None:
+    from importlib import resources
+
+    text = (resources.files("harness") / "protocols" / "tiny.yaml").read_text()
+    path = tmp_path / "mine.yaml"
+    path.write_text(text.replace("gradient_clip: 1.0", "gradient_clip: -1.0"))
+    sentence = refused("show", "protocol", str(path))
+    assert all(part in sentence for part in ("mine.yaml", "optimiser.gradient_clip", "-1.0")), sentence
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return synthetic_store(
+        tmp_path_factory.mktemp("store"), methods=("grpo",), reuses=(8,), seeds=(0,), tasks={"tiny_sum3": (4, 2)}
+    )
+
+
+def test_a_damaged_record_is_named(store: Path, tmp_path: Path) -> None:
+    (record,) = store.glob("*/*/n8/grpo/seed0.json")
+    whole = record.read_text()
+    try:
+        record.write_text(whole.replace('"reuse": 8', '"reuse": 9'))
+        sentence = refused("site", "--records", str(store), "--output", str(tmp_path / "site"))
+        assert "seed0.json" in sentence
+        record.write_text(whole[: len(whole) // 2])
+        assert "seed0.json" in refused("site", "--records", str(store), "--output", str(tmp_path / "site"))
+    finally:
+        record.write_text(whole)
+    assert not (tmp_path / "site").exists()
+
+
+def test_a_damaged_sample_file_fails_verification_by_name(store: Path) -> None:
+    (samples,) = store.glob("*/*/n8/grpo/seed0/samples/tiny_sum3.parquet")
+    whole = samples.read_bytes()
+    try:
+        samples.write_bytes(whole[:-20])
+        done = reuse_bench("verify", str(store))
+        assert done.returncode in (1, 2)
+        assert "tiny_sum3.parquet" in done.stdout + done.stderr
+    finally:
+        samples.write_bytes(whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("missing", "part"), [("ray", "ray"), ("transformers", "transformers")])
+def test_a_missing_training_stack_says_what_to_install(tmp_path: Path, missing: str, part: str, monkeypatch) -> None:
+    monkeypatch.setenv("REUSE_BENCH_CACHE", str(tmp_path / "cache"))
+    folders = ["--runs", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
+    sentence = refused("run", "--protocol", "smoke", "--method", "grpo", "--reuse", "2", *folders, without=(missing,))
+    assert part in sentence
+    assert "python requirements/install.py cpu" in sentence
