@@ -21,7 +21,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 CODE = ("methods", "tasks", "harness", "leaderboard", "reuse_bench", "requirements", "pyproject.toml", "tox.ini")
 """What makes a tree dirty. Results and documents beside the code do not change what a run computes."""
 
-LOCKS = {"cpu": Path("requirements", "cpu.lock"), "gpu": Path("requirements", "gpu.lock")}
+LOCKS = {"cpu": Path("requirements", "cpu.txt"), "gpu": Path("requirements", "gpu.txt")}
 
 _MATTERS = re.compile(
     r"^(OMP|MKL|OPENBLAS|NUMEXPR|CUDA|CUBLAS|NCCL|GLOO|TORCH|PYTORCH|VLLM|RAY|DS|DEEPSPEED|TOKENIZERS|HF|TRANSFORMERS"

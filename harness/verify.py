@@ -363,16 +363,17 @@ def _regrade(one: _Checked, record: Record, task: str, samples: DataFrame, shown
         GradeRequest(gold, response, task, finish == "stop")
         for gold, response, finish in zip(samples["gold"], samples["response"], samples["finish_reason"], strict=True)
     ]
+    named: set[str] = set()
     for row, grade in enumerate(grade_many(requests)):
         for grader, verdict in (("published", grade.published), ("audited", grade.audited)):
             stored = samples[grader].iloc[row]
-            if verdict != stored and "error" not in (verdict, stored):
+            if verdict != stored and "error" not in (verdict, stored) and grader not in named:
+                named.add(grader)
                 one.error(
                     f"evaluation.{task}.scores.{grader}",
                     f"row {row} is stored as {stored}, and judged {verdict} now",
                     shown,
                 )
-                return
 
 
 def _compare(

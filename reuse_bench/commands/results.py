@@ -122,32 +122,40 @@ def compare(
         return
     console = Console()
     for block in found.blocks:
-        console.print(_comparison_table(block, flips))
+        console.print(_comparison_table(block))
+        for row in block.rows:
+            known = [f"{flip.problem} {flip.first:.2f} to {flip.second:.2f}" for flip in row.flips[:flips]]
+            if known:
+                rest = f", and {len(row.flips) - flips} more" if len(row.flips) > flips else ""
+                console.print(escape(f"{row.task}, flipped: {', '.join(known)}{rest}"))
         console.print(escape(block.words), "\n")
 
 
-def _comparison_table(block: Block, flips: int) -> Table:
+def _comparison_table(block: Block) -> Table:
     title = f"{block.model}, N = {block.reuse}: {block.first} less {block.second}"
     table = Table(title=escape(title), caption=f"seeds: {block.seeds[0]} and {block.seeds[1]}")
-    table.add_column("benchmark")
-    for column in (block.first, block.second, "difference", "95 % interval", "p (Holm)"):
-        table.add_column(escape(column), justify="right")
-    table.add_column("verdict")
-    table.add_column("flipped problems")
+    table.add_column("benchmark", no_wrap=True)
+    for column in ("first", "second", "difference", "95 % interval", "p (Holm)"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("ahead", overflow="fold")
+    ahead = {"first": block.first, "second": block.second}
     for row in block.rows:
-        known = [f"{flip.problem} {flip.first:.2f} -> {flip.second:.2f}" for flip in row.flips[:flips]]
-        more = [f"and {len(row.flips) - flips} more"] if len(row.flips) > flips else []
         table.add_row(
             escape(row.task),
             f"{100 * row.first:.1f}",
             f"{100 * row.second:.1f}",
             f"{100 * row.difference:+.1f}",
             f"{100 * row.low:+.1f} to {100 * row.high:+.1f}" if row.low == row.low else "",
-            f"{row.p_holm:.3f}" if row.p_holm == row.p_holm else "",
-            escape(row.words),
-            escape("\n".join([*known, *more])),
+            _p(row.p_holm),
+            escape(ahead.get(row.verdict, row.verdict)),
         )
     return table
+
+
+def _p(value: float) -> str:
+    if value != value:
+        return ""
+    return f"{value:.3f}" if value >= 0.001 else "< 0.001"
 
 
 def verify(

@@ -1,0 +1,409 @@
+"""Verification finds every change of a record or of its files, and names it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from harness import provenance, records, scoring, verify
+from harness.curves import read_updates
+from methods.errors import UserError
+from methods.registry import source_digest
+from reuse_bench.main import app
+from tests.synthetic import synthetic_store
+
+RECORD = Path("smoke/tiny-qwen3/n2/grpo/seed0.json")
+CHANGES = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    """One record, exactly as the smallest protocol asks."""
+    return synthetic_store(
+        tmp_path_factory.mktemp("good"), protocol="smoke", methods=("grpo",), reuses=(2,), seeds=(0,)
+    )
+
+
+@pytest.fixture
+def store(good, tmp_path):
+    return Path(shutil.copytree(good, tmp_path / "store"))
+
+
+def errors(store):
+    return [finding for finding in verify.verify(store).findings if finding.level == "error"]
+
+
+def fields(store):
+    return {finding.field for finding in errors(store)}
+
+
+def edit(store, change, path=RECORD):
+    """Change a record and seal it again, as a forger would."""
+    document = json.loads((store / path).read_bytes())
+    change(document)
+    document.pop("field_digests")
+    record = records.Record.model_validate(document)
+    (store / path).write_bytes(records.canonical_json(record.sealed().model_dump(mode="json")))
+
+
+def test_a_good_record_passes_and_is_counted(good):
+    report = verify.verify(good)
+    assert report.ok
+    assert (report.records, report.files) == (1, 1 + len(list(good.glob("**/*.parquet"))))
+    assert report.samples == sum(len(pd.read_parquet(path)) for path in good.glob("**/*.parquet"))
+    assert {finding.field for finding in report.findings} == {"provenance.commit"}
+
+
+@CHANGES
+@given(data=st.data())
+def test_any_byte_of_any_file_is_found_and_named(good, data):
+    files = sorted(path for path in good.rglob("*") if path.is_file())
+    file = data.draw(st.sampled_from(files))
+    content = bytearray(file.read_bytes())
+    place = data.draw(st.integers(0, len(content) - 1))
+    content[place] ^= data.draw(st.integers(1, 255))
+    original = file.read_bytes()
+    try:
+        file.write_bytes(bytes(content))
+        found = errors(good)
+    finally:
+        file.write_bytes(original)
+    assert found
+    assert file.relative_to(good).as_posix() in {finding.path for finding in found}
+
+
+@CHANGES
+@given(data=st.data())
+def test_a_file_cut_short_or_made_longer_is_found(good, data):
+    file = data.draw(st.sampled_from(sorted(path for path in good.rglob("*") if path.is_file())))
+    original = file.read_bytes()
+    keep = data.draw(st.integers(0, len(original) - 1))
+    extra = data.draw(st.binary(min_size=1, max_size=20))
+    try:
+        for content in (original[:keep], original + extra):
+            file.write_bytes(content)
+            assert file.relative_to(good).as_posix() in {finding.path for finding in errors(good)}
+    finally:
+        file.write_bytes(original)
+
+
+def leaves(value, place=()):
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from leaves(item, (*place, key))
+    elif isinstance(value, list) and value:
+        for index, item in enumerate(value):
+            yield from leaves(item, (*place, index))
+    else:
+        yield place, value
+
+
+def other(value):
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + 1
+    if isinstance(value, str):
+        return value[:-1] + ("0" if value[-1:] != "0" else "1")
+    if value is None:
+        return "x"
+    return [1] if isinstance(value, list) else {"x": 1}
+
+
+@CHANGES
+@given(data=st.data())
+def test_any_field_of_a_record_is_found_and_named(good, data):
+    path = good / RECORD
+    original = path.read_bytes()
+    document = json.loads(original)
+    place, value = data.draw(st.sampled_from(list(leaves(document))))
+    target = document
+    for key in place[:-1]:
+        target = target[key]
+    target[place[-1]] = other(value)
+    try:
+        path.write_bytes(records.canonical_json(document))
+        found = errors(good)
+    finally:
+        path.write_bytes(original)
+    named = {finding.field.split(".")[0] for finding in found}
+    wanted = place[1] if place[0] == "field_digests" else place[0]
+    assert wanted in named or any(f"field {'.'.join(map(str, place))}" in finding.message for finding in found)
+
+
+@CHANGES
+@given(data=st.data())
+def test_a_removed_field_is_found(good, data):
+    path = good / RECORD
+    original = path.read_bytes()
+    document = json.loads(original)
+    del document[data.draw(st.sampled_from(sorted(document)))]
+    try:
+        path.write_bytes(records.canonical_json(document))
+        assert errors(good)
+    finally:
+        path.write_bytes(original)
+
+
+def task_of(document):
+    return document["evaluation"][
+        "tiny_sum3" if "tiny_sum3" in document["evaluation"] else next(iter(document["evaluation"]))
+    ]
+
+
+FORGERIES = {
+    "training.early_score": lambda d: d["training"].update(early_score=0.99),
+    "training.late_score": lambda d: d["training"].update(late_score=0.99),
+    "training.mean_score": lambda d: d["training"].update(mean_score=0.99),
+    "training.final_score": lambda d: d["training"].update(final_score=0.99),
+    "training.updates": lambda d: d["training"].update(updates=9),
+    "training.rollouts": lambda d: d["training"].update(rollouts=9),
+    "training.response_tokens": lambda d: d["training"].update(response_tokens=1),
+    "training.updates_per_rollout": lambda d: d["training"].update(updates_per_rollout=4),
+    "training.collapse": lambda d: d["training"].update(collapse="no"),
+    "training.curve.path": lambda d: d["training"]["curve"].update(path="../seed0.json"),
+    "protocol.digest": lambda d: d["protocol"].update(digest="0" * 64),
+    "protocol.version": lambda d: d["protocol"].update(version=2),
+    "protocol.id": lambda d: d["protocol"].update(id="other"),
+    "deviations": lambda d: d.update(deviations=["optimiser.learning_rate: 1"]),
+    "provenance.dirty": lambda d: d["provenance"].update(dirty=True, diff_sha256="0" * 64),
+    "provenance.commit": lambda d: d["provenance"].update(commit=None),
+    "provenance.lock_sha256": lambda d: d["provenance"].update(lock_sha256=None),
+    "provenance.packages.math-verify": lambda d: d["provenance"]["packages"].pop("math-verify"),
+    "provenance.ended": lambda d: d["provenance"].update(ended="2020-01-01T00:00:00+00:00"),
+    "provenance.started": lambda d: d["provenance"].update(started="yesterday"),
+    "attempts.0.started": lambda d: d["attempts"][0].update(started="2026-11-01T08:00:00"),
+    "method.hyperparameters": lambda d: d["method"]["hyperparameters"].update(clip_low=0.3),
+    "method": lambda d: d.update(method=None),
+    "reuse": lambda d: d.update(reuse=3),
+    "seeds.training": lambda d: d["seeds"].update(training=1),
+    "seeds.rollout": lambda d: d["seeds"].update(rollout=1),
+    "seeds.evaluation": lambda d: d["seeds"].update(evaluation=1),
+    "model.name": lambda d: d["model"].update(name="other"),
+    "model.source": lambda d: d["model"].update(source="other"),
+    "checkpoint.update": lambda d: d["checkpoint"].update(update=4),
+    "checkpoint": lambda d: d.update(checkpoint=None),
+    "status": lambda d: d.update(status="collapsed"),
+    "failure": lambda d: d.update(failure="x"),
+    "evaluation": lambda d: d.update(evaluation={}),
+    "evaluation.T": lambda d: d["evaluation"].pop(task_of(d)["task"]),
+    "evaluation.T.task": lambda d: task_of(d).update(task="other"),
+    "evaluation.T.problems": lambda d: task_of(d).update(problems=99),
+    "evaluation.T.scores.published.pass_at_1": lambda d: task_of(d)["scores"]["published"].update(pass_at_1=0.99),
+    "evaluation.T.scores.audited.right": lambda d: task_of(d)["scores"]["audited"].update(right=999),
+    "evaluation.T.scores.audited.wrong": lambda d: task_of(d)["scores"]["audited"].update(wrong=999),
+    "evaluation.T.scores.published.errors": lambda d: task_of(d)["scores"]["published"].update(errors=999),
+    "evaluation.T.right_per_problem.published": lambda d: task_of(d)["right_per_problem"]["published"].reverse(),
+    "evaluation.T.problem_ids": lambda d: task_of(d)["problem_ids"].reverse(),
+    "evaluation.T.truncated": lambda d: task_of(d).update(truncated=999),
+    "evaluation.T.mean_response_tokens": lambda d: task_of(d).update(mean_response_tokens=1.0),
+    "evaluation.T.prompts_digest": lambda d: task_of(d).update(prompts_digest="0" * 64),
+    "evaluation.T.sampling.temperature": lambda d: task_of(d)["sampling"].update(temperature=0.1),
+    "evaluation.T.sampling.max_tokens": lambda d: task_of(d)["sampling"].update(max_tokens=3),
+    "evaluation.T.samples.path": lambda d: task_of(d)["samples"].update(path="/etc/passwd"),
+    "evaluation.T.samples.sha256": lambda d: task_of(d)["samples"].update(sha256="0" * 64),
+    "evaluation.T.samples.bytes": lambda d: task_of(d)["samples"].update(bytes=1),
+}
+
+
+@pytest.mark.parametrize("field", FORGERIES)
+def test_a_sealed_forgery_is_found_by_what_is_recomputed(store, field):
+    document = json.loads((store / RECORD).read_bytes())
+    task = task_of(document)["task"]
+    edit(store, FORGERIES[field])
+    found = fields(store)
+    assert "id" not in found
+    assert any(name == field.replace(".T", f".{task}") or name.startswith(f"{field}.") for name in found), found
+
+
+def forge_samples(store, change):
+    """Change the rows of one sample file, and everything in the record that follows from them."""
+    document = json.loads((store / RECORD).read_bytes())
+    task = task_of(document)["task"]
+    path = store / RECORD.with_suffix("") / "samples" / f"{task}.parquet"
+    rows = scoring.read_samples(path)
+    change(rows)
+    scoring.write_samples(rows, path)
+    old = records.Record.model_validate(document).evaluation[task]
+    ref = records.file_ref(path, store / RECORD.with_suffix(""))
+    new = scoring.task_result(rows, task, old.sampling, ref)
+    edit(store, lambda d: d["evaluation"].update({task: new.model_dump(mode="json")}))
+    return f"evaluation.{task}"
+
+
+def test_samples_that_do_not_follow_from_the_seeds_are_found(store):
+    def change(rows):
+        rows.loc[3, "seed"] = 7
+
+    field = forge_samples(store, change)
+    (finding,) = errors(store)
+    assert finding.field == f"{field}.samples"
+    assert "row 3" in finding.message
+
+
+def test_a_gold_that_is_not_the_data_sets_is_found(store):
+    def change(rows):
+        first = rows["problem_id"] == rows["problem_id"].iloc[0]
+        rows.loc[first, "gold"] = "x"
+
+    field = forge_samples(store, change)
+    assert fields(store) == {f"{field}.samples"}
+
+
+def test_verdicts_that_the_graders_do_not_give_are_found_by_judging_again(store):
+    field = forge_samples(store, lambda rows: rows.__setitem__("audited", "right"))
+    assert verify.verify(store).ok
+    from importlib import metadata
+
+    installed = metadata.version("math-verify")
+    edit(store, lambda d: d["provenance"]["packages"].update({"math-verify": installed}))
+    found = {finding.field for finding in verify.verify(store, regrade=True).findings if finding.level == "error"}
+    assert f"{field}.scores.audited" in found
+    edit(store, lambda d: d["provenance"]["packages"].update({"math-verify": "0.0.1"}))
+    notes = [f.message for f in verify.verify(store, regrade=True).findings if f.level == "note"]
+    assert any("not judged again" in message for message in notes)
+
+
+def test_a_curve_with_a_missing_update_is_found(store):
+    path = store / RECORD.with_suffix("") / "updates.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:3] + lines[4:]))
+    edit(store, lambda d: d["training"].update(curve=records.file_ref(path, path.parent).model_dump()))
+    assert "training.curve" in fields(store)
+    with pytest.raises(UserError, match="line 4: field update is 5 instead of 4"):
+        read_updates(path)
+
+
+def test_missing_extra_and_linked_files_are_found(store):
+    folder = store / RECORD.with_suffix("")
+    (folder / "updates.jsonl").rename(folder / "notes.txt")
+    (folder / "link").symlink_to("/etc/passwd")
+    (store / "stray.json").write_text("{}")
+    paths = {finding.path for finding in errors(store)}
+    base = RECORD.with_suffix("").as_posix()
+    assert paths == {f"{base}/updates.jsonl", f"{base}/notes.txt", f"{base}/link", "stray.json"}
+
+
+def test_a_record_in_anothers_place_is_found(store):
+    target = store / RECORD.with_name("seed5.json")
+    (store / RECORD).rename(target)
+    (store / RECORD.with_suffix("")).rename(target.with_suffix(""))
+    assert any("belongs at" in finding.message for finding in errors(store))
+
+
+def test_copies_and_shared_seeds_between_records_are_found(store):
+    """A run given twice, under two seeds, is one run."""
+    folder = store / RECORD.with_suffix("")
+    shutil.copytree(folder, folder.with_name("seed1"))
+    document = json.loads((store / RECORD).read_bytes())
+    document["seeds"]["run"] = 1
+    document.pop("field_digests")
+    record = records.Record.model_validate(document).sealed()
+    (store / RECORD.with_name("seed1.json")).write_bytes(records.canonical_json(record.model_dump(mode="json")))
+    found = {finding.field for finding in errors(store) if "the same as in" in finding.message}
+    assert {"seeds.training", "seeds.rollout", "seeds.evaluation", "training.curve"} <= found
+    assert any(name.startswith("evaluation.") for name in found)
+
+
+def test_source_and_lock_are_compared_with_the_commit(store, monkeypatch):
+    """A commit that this checkout has: the recorded hashes must be those of its files."""
+    lock = b"locked==1\n"
+
+    def file_at(commit, path, repository=None):
+        if path.startswith("methods/"):
+            return (provenance.REPOSITORY / path).read_bytes()
+        return lock if path.startswith("requirements/") or path == "pyproject.toml" else None
+
+    monkeypatch.setattr(provenance, "file_at", file_at)
+    verify._locks_at.cache_clear()
+    verify._source_at.cache_clear()
+    try:
+        assert verify._source_at("c", "grpo") == source_digest("grpo")
+        assert fields(store) == {"provenance.lock_sha256"}
+        edit(store, lambda d: d["provenance"].update(lock_sha256=hashlib.sha256(lock).hexdigest()))
+        assert verify.verify(store).findings == []
+        edit(store, lambda d: d["method"].update(source_sha256="1" * 64))
+        assert fields(store) == {"method.source_sha256"}
+    finally:
+        verify._locks_at.cache_clear()
+        verify._source_at.cache_clear()
+
+
+def test_open_records_say_how_they_deviate(store):
+    edit(store, lambda d: d.update(division="open"))
+    assert fields(store) == {"deviations"}
+    edit(store, lambda d: d.update(deviations=["provenance.dirty: a dirty tree"]))
+    assert fields(store) == set()
+
+
+def test_failed_and_collapsed_runs_are_results(tmp_path):
+    statuses = {("grpo", 8, 0): "failed", ("gspo", 8, 0): "collapsed"}
+    store = synthetic_store(tmp_path, methods=("grpo", "gspo"), reuses=(8,), seeds=(0,), statuses=statuses, base=True)
+    assert errors(store) == []
+    edit(store, lambda d: d.update(status="done"), Path("tiny/tiny-qwen3/n8/gspo/seed0.json"))
+    assert "status" in fields(store)
+
+
+def test_what_was_found_right_is_remembered_until_anything_changes(store, tmp_path):
+    cache = tmp_path / "cache"
+    assert verify.verify(store, cache_folder=cache).cached == 0
+    again = verify.verify(store, cache_folder=cache)
+    assert (again.cached, again.ok) == (1, True)
+    path = next(store.glob("**/*.parquet"))
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
+    assert not verify.verify(store, cache_folder=cache).ok
+    (cache / "verified.json").write_text("damaged")
+    assert not verify.verify(store, cache_folder=cache).ok
+
+
+def test_a_folder_or_one_record_of_a_store_can_be_verified(store):
+    for path in (RECORD, RECORD.parent, Path("smoke"), Path("smoke/tiny-qwen3")):
+        report = verify.verify(store / path)
+        assert (report.records, report.ok) == (1, True), path
+        assert {finding.path for finding in report.findings} == {RECORD.as_posix()}
+    for path in (store / "nothing", store.parent):
+        with pytest.raises(UserError, match=r"nothing to verify|holds no records"):
+            verify.verify(path)
+
+
+def test_the_command_names_what_differs_and_fails(store):
+    run = CliRunner()
+    assert run.invoke(app, ["verify", str(store), "--no-cache"]).exit_code == 0
+    path = store / RECORD.with_suffix("") / "updates.jsonl"
+    path.write_bytes(path.read_bytes() + b" ")
+    found = run.invoke(app, ["verify", str(store), "--no-cache"])
+    assert found.exit_code == 1
+    assert "updates.jsonl" in found.stdout
+    document = json.loads(run.invoke(app, ["verify", str(store), "--no-cache", "--json"]).stdout)
+    assert document["ok"] is False
+    assert document["findings"]
+
+
+@pytest.mark.slow
+def test_a_full_grid_takes_seconds(tmp_path):
+    """24 cells of the paper's size: about 177,000 samples."""
+    import time
+
+    for protocol, model in (("qwen3-1.7b", "qwen3-1.7b-base"), ("qwen3-30b-a3b", "qwen3-30b-a3b-base")):
+        synthetic_store(tmp_path / "store", protocol=protocol, models=(model,), seeds=(0,))
+    start = time.perf_counter()
+    report = verify.verify(tmp_path / "store", cache_folder=tmp_path / "cache")
+    first = time.perf_counter() - start
+    assert report.records == 24
+    assert [finding for finding in report.findings if finding.level == "error"] == []
+    start = time.perf_counter()
+    assert verify.verify(tmp_path / "store", cache_folder=tmp_path / "cache").cached == 24
+    second = time.perf_counter() - start
+    print(f"\n{report.samples} samples: {first:.1f} s, then {second:.1f} s")
+    assert first < 60
+    assert second < 15
