@@ -23,6 +23,7 @@ from tasks.grading.latex import (
     readings,
     tokenize,
 )
+from tasks.grading.values import same_number, symbols
 
 MAX_ANSWERS = 64
 _RELATIONS = {"=", "<", ">", r"\le", r"\ge", r"\ne", r"\approx", r"\in", ":="}
@@ -117,7 +118,15 @@ class Known:
     name: str
 
 
-Thing = Value | Group | Union | Named | Equation | Inequality | Ratio | Based | Matrix | Known
+@dataclass(frozen=True)
+class Approximate:
+    r"""``\frac{1}{3} \approx 0.333``: a thing, and what it is rounded to."""
+
+    thing: Thing
+    rounded: Value
+
+
+Thing = Value | Group | Union | Named | Equation | Inequality | Ratio | Based | Matrix | Known | Approximate
 
 
 @dataclass(frozen=True)
@@ -421,6 +430,7 @@ def _relation(tokens: list[Token]) -> Thing:
     if set(signs) != {"="}:
         raise Unreadable("a mixture of relations")
     right = _thing(sides[-1])
+    _check_chain(sides[1:-1], right)
     first = sides[0]
     kind = _is_name(first)
     left: tuple[Tree, ...] = ()
@@ -436,16 +446,27 @@ def _relation(tokens: list[Token]) -> Thing:
     return Named(_written(first), "other", right, left)
 
 
+def _check_chain(middle: list[list[Token]], last: Thing) -> None:
+    """Numbers between the first sign and the last must be the last one: ``x = 6 = 5`` offers two answers."""
+    if not isinstance(last, Value) or symbols(last.trees[0]):
+        return
+    for side in middle:
+        trees = readings(side)
+        if not symbols(trees[0]) and not any(same_number(a, b) for a in trees for b in last.trees):
+            raise Unreadable("sides that differ")
+
+
 def _approximate(sides: list[list[Token]], signs: list[str]) -> Thing:
-    r"""``\approx 3.14``, ``x \approx 3.14``: the number. ``x = \pi/4 \approx 0.785``: what stands before the sign."""
+    r"""``\approx 3.14``, ``x \approx 3.14``: the number. ``x = \pi/4 \approx 0.785``: both."""
     cut = signs.index(r"\approx")
     head: list[Token] = []
     for index, side in enumerate(sides[: cut + 1]):
         head.extend([Token("op", signs[index - 1])] if index else [])
         head.extend(side)
+    rounded = _thing(sides[-1])
     if not head or _is_name(head):
-        return _thing(sides[-1])
-    return _thing(head)
+        return rounded
+    return Approximate(_thing(head), rounded) if isinstance(rounded, Value) else _thing(head)
 
 
 # --- values ----------------------------------------------------------------------------------------------------------

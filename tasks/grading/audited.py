@@ -12,6 +12,7 @@ from fractions import Fraction
 
 from tasks.grading.answers import (
     Answer,
+    Approximate,
     Based,
     Equation,
     Group,
@@ -35,6 +36,7 @@ from tasks.grading.types import RIGHT, Judgement, error, wrong
 from tasks.grading.values import (
     Undecided,
     Undefined,
+    about_equal,
     exact,
     same_equation,
     same_function,
@@ -75,6 +77,17 @@ class AuditedGrader:
 
 def judge(gold: str, answer: str, rule: Rule) -> Judgement:
     """Judge the content of a box."""
+    try:
+        return _judge(gold, answer, rule)
+    except Undefined:
+        return wrong("undefined")
+    except Undecided as caught:
+        return error(f"cannot be decided: {caught}")
+    except RecursionError:
+        return error("nested too deeply")
+
+
+def _judge(gold: str, answer: str, rule: Rule) -> Judgement:
     gold, answer = gold.strip(), answer.strip()
     if not gold:
         return error("the gold is empty")
@@ -102,14 +115,7 @@ def judge(gold: str, answer: str, rule: Rule) -> Judgement:
     comparison = _Comparison(rule, gold)
     names = {thing.name for thing in wanted if isinstance(thing, Named)}
     comparison.names_matter = len(names) > 1
-    try:
-        return RIGHT if _match(wanted, given, comparison.same) else wrong(comparison.reason or "not equal")
-    except Undefined:
-        return wrong("undefined")
-    except Undecided as caught:
-        return error(f"cannot be decided: {caught}")
-    except RecursionError:
-        return error("nested too deeply")
+    return RIGHT if _match(wanted, given, comparison.same) else wrong(comparison.reason or "not equal")
 
 
 def _judge_integer(gold: str, answer: str) -> Judgement:
@@ -127,12 +133,7 @@ def _judge_integer(gold: str, answer: str) -> Judgement:
     if not isinstance(value, Value):
         return wrong("not an integer")
     number: Tree = ("num", Fraction(target), None)
-    try:
-        same = any(not symbols(tree) and same_number(number, tree) for tree in value.trees)
-    except Undefined:
-        return wrong("undefined")
-    except Undecided as caught:
-        return error(f"cannot be decided: {caught}")
+    same = any(not symbols(tree) and same_number(number, tree) for tree in value.trees)
     return RIGHT if same else wrong("not equal")
 
 
@@ -203,6 +204,14 @@ def _bare(thing: Thing) -> Thing:
     return thing
 
 
+def _is_rounded(answer: Approximate) -> bool:
+    r"""Whether both sides of the sign are about the same: ``7 \approx 5`` offers two answers, and is none."""
+    thing = _bare(answer.thing)
+    if not isinstance(thing, Value) or symbols(thing.trees[0]) or symbols(answer.rounded.trees[0]):
+        return False
+    return about_equal(thing.trees[0], answer.rounded.trees[0])
+
+
 class _Comparison:
     """Compares one thing with one thing."""
 
@@ -213,6 +222,10 @@ class _Comparison:
         self.reason = ""
 
     def same(self, gold: Thing, answer: Thing) -> bool:
+        if isinstance(gold, Approximate):
+            return self.same(gold.thing, answer) or self.same(gold.rounded, answer)
+        if isinstance(answer, Approximate):
+            return self.same(gold, answer.thing) or (_is_rounded(answer) and self.same(gold, answer.rounded))
         if isinstance(gold, Named):
             return self._named(gold, answer)
         if isinstance(gold, Equation):

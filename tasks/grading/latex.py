@@ -277,7 +277,7 @@ def _scan_text(content: str, tokens: list[Token], space: bool, level: int) -> No
         return
     if words in (FUNCTIONS - {"min", "max"}) or words in _CALLED:
         tokens.append(Token("fun", _CALLED.get(words, words), space))
-    elif re.fullmatch(r"[^\W\d_]+(?:[\s/.-]+[^\W\d_]+)*", words):
+    elif re.fullmatch(r"[^\W\d_]+(?:(?:[\s.-]+|\s*/\s*\(?\s*)[^\W\d_]+)*\)?", words):
         tokens.append(Token("text", words, space or content[:1].isspace()))
     elif (listed := re.fullmatch(r",?\s*(and|or)", words)) is not None:
         tokens.append(Token("text", listed.group(1), True))

@@ -562,6 +562,16 @@ def _solve_linear(tree: Tree, name: str) -> Tree | None:
     return ("neg", ("div", constant, slope))
 
 
+def about_equal(a: Tree, b: Tree) -> bool:
+    """Whether two numbers differ by a hundredth at most: what may stand on both sides of an approximate equality."""
+
+    def decide(digits: int, last: bool) -> bool:
+        x, y = (_Evaluator({}, digits, last)(tree) for tree in (a, b))
+        return bool(abs(x - y) * 100 <= abs(x))
+
+    return bool(_laddered(decide))
+
+
 def compare_numbers(a: Tree, b: Tree) -> int:
     """-1, 0 or 1, as a is less than, equal to or greater than b.
 

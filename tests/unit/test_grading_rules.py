@@ -438,6 +438,27 @@ TABLE: dict[str, list[tuple[str, list[str], list[str]]]] = {
         ("MR=SRMC", ["MR=SRMC", "SRMC=MR"], ["MR=MC", "SRMC=LRMC"]),
         ("X_{d}=125-1.25 P", [r"125-1.25P", r"X_d=125-\frac{5}{4}P", "P=100-0.8X_d"], [r"125+1.25P"]),
     ],
+    "written around the answer": [
+        (
+            r"\frac{1}{3}",
+            [r"\frac{1}{3} \approx 0.333", r"x=\frac13\approx 0.3333", r"\frac{2}{6}=\frac{1}{3}"],
+            [r"\frac{2}{3}\approx 0.667", r"\frac{1}{3}=0.333"],
+        ),
+        ("0.333", [r"\frac{1}{3} \approx 0.333"], [r"\frac{1}{2} \approx 0.333"]),
+        ("5", [r"5\approx 5.0", "x=2+3=5", "n=10/2=2+3=5"], [r"7 \approx 5", "x=6=5", "6=5", "x=5=6=5"]),
+        (
+            "7",
+            [r"\color{red}{7}", r"{\bf 7}", r"\displaystyle 7", r"\underline{7}", r"\(7\)", r"\boxed{7}"],
+            [r"7 \pmod{9}", r"7 \text{ (approximately)}"],
+        ),
+        ("150", [r"150\,\mathrm{J/(kg\,K)}", r"150\ \text{cm}^3"], [r"150\ \Omega", "150, 151"]),
+        (r"\frac{a}{2}", ["1/2a", "a/2", "0.5a"], [r"\frac{2}{a}"]),
+        (r"\frac{1}{2a}", ["1/2a", "1/(2a)"], ["1/a"]),
+        ("0", [r"\sin \pi", r"\sqrt{2}-\sqrt{2}", "-0", "0.0", r"0^\circ"], ["10^{-30}", "0.0000001", "1e-300"]),
+        (r"\frac{1}{2}", [r"\sin 30^\circ", r"\cos\frac{\pi}{3}", r"\sin\left(\frac{\pi}{6}\right)"], [r"\sin 30"]),
+        ("-2", [r"\sqrt[3]{-8}", "-2"], [r"\sqrt[3]{8}"]),
+        ("i", [r"\sqrt{-1}", r"\mathrm{i}"], ["-i", "1"]),
+    ],
     "words, ratios, bases": [
         (
             r"\text{Evelyn}",
