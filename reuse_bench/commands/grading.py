@@ -19,7 +19,7 @@ from methods.errors import UserError
 
 if TYPE_CHECKING:
     from tasks.grading import GradeRequest
-    from tasks.grading.audit import Probe, Row
+    from tasks.grading.audit import FormRow, Probe, Row
 
 _CHUNK = 4096  # lines graded at once
 _FIELDS = {"gold": True, "response": True, "task": False, "finished": False}
@@ -161,7 +161,7 @@ def _audit(data_dir: Path | None, workers: int | None, timeout: float, as_json: 
         asked.extend(probe for problem in problems for probe in audit.probes(task, problem.answer))
     with _bar("grading", len(asked)) as advance:
         grades = audit.run(asked, workers=workers, timeout=timeout, progress=advance)
-    rows = audit.rows(asked, grades)
+    rows, forms = audit.rows(asked, grades), audit.forms(asked, grades)
     against = [
         (probe, one)
         for probe, one in zip(asked, grades, strict=True)
@@ -169,24 +169,27 @@ def _audit(data_dir: Path | None, workers: int | None, timeout: float, as_json: 
     ]
     failed = any(not audit.as_expected(probe, one.audited) for probe, one in against)
     if as_json:
-        print(json.dumps(_document(rows, against, left_out), indent=1))
+        print(json.dumps(_document(rows, forms, against, left_out), indent=1))
     else:
-        _print_audit(rows, against, left_out)
+        _print_audit(rows, forms, against, left_out)
     if failed:
         raise typer.Exit(1)
 
 
-def _document(rows: list[Row], against: list[tuple[Probe, Any]], left_out: list[str]) -> dict[str, Any]:
+def _document(
+    rows: list[Row], forms: list[FormRow], against: list[tuple[Probe, Any]], left_out: list[str]
+) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
         "rows": [asdict(row) for row in rows],
+        "forms": [asdict(row) for row in forms],
         "against_expectation": [asdict(probe) | asdict(one) for probe, one in against],
         "left_out": left_out,
     }
 
 
-def _print_audit(rows: list[Row], against: list[tuple[Probe, Any]], left_out: list[str]) -> None:
+def _print_audit(rows: list[Row], forms: list[FormRow], against: list[tuple[Probe, Any]], left_out: list[str]) -> None:
     console = Console(soft_wrap=True)
     table = Table("set", "kind", title="Verdicts as expected, in per cent", title_justify="left")
     for heading in ("answers", "published", "audited", "published errors", "audited errors"):
@@ -205,6 +208,14 @@ def _print_audit(rows: list[Row], against: list[tuple[Probe, Any]], left_out: li
     shares = (sum(row.published for row in rows), sum(row.audited for row in rows))
     table.add_row("all", "", str(total), *(f"{100 * share / total:.2f}" for share in shares), end_section=True)
     console.print(table)
+    missed = Table("kind", "form", "should be", title="What the published grader misses", title_justify="left")
+    missed.add_column("of", justify="right")
+    missed.add_column("missed", justify="right")
+    for form in forms[:_SHOWN]:
+        if form.published < form.probes:
+            count = str(form.probes - form.published)
+            missed.add_row(form.kind, form.form, "right" if form.right else "wrong", str(form.probes), count)
+    console.print(missed)
     for probe, one in against[:_SHOWN]:
         console.print(
             f"{probe.task}, {probe.form}: gold {probe.gold!r}, answer {probe.answer!r}: published {one.published}, "

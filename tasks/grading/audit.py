@@ -61,6 +61,20 @@ class Row:
 
 _OTHER = re.compile(r"=|<|>|\\[lg]eq?(?:slant)?(?![a-z])|\\in(?![a-z])|\\pm|:|\\%|\\text|\\mbox|\\\$|\\\{|where")
 _NUMERALS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+
+@dataclass(frozen=True)
+class FormRow:
+    """Counts of probes of one kind made in one way, over all sets. ``right``: what they should be judged."""
+
+    kind: str
+    form: str
+    right: bool
+    probes: int
+    published: int
+    audited: int
+
+
 _Made = tuple[str, str, bool]  # form, answer, right
 
 _INTEGER = re.compile(r"-?\d+(?:\.0+)?")
@@ -116,6 +130,20 @@ def rows(asked: Iterable[Probe], grades: Iterable[Grade]) -> list[Row]:
         Row(task, kind, *(counter[name] for name in Row.__dataclass_fields__ if name not in ("task", "kind")))
         for (task, kind), counter in counts.items()
     ]
+
+
+def forms(asked: Iterable[Probe], grades: Iterable[Grade]) -> list[FormRow]:
+    """Counts by kind and form, those first that the published grader misses most often."""
+    counts: dict[tuple[str, str, bool], Counter[str]] = {}
+    for probe, grade in zip(asked, grades, strict=True):
+        counter = counts.setdefault((probe.kind, probe.form, probe.right), Counter())
+        counter["probes"] += 1
+        counter["published"] += as_expected(probe, grade.published)
+        counter["audited"] += as_expected(probe, grade.audited)
+    found = [
+        FormRow(*key, counter["probes"], counter["published"], counter["audited"]) for key, counter in counts.items()
+    ]
+    return sorted(found, key=lambda row: row.published - row.probes)
 
 
 def _kind(text: str, task: str) -> tuple[str, list[_Made]]:
