@@ -36,6 +36,15 @@ def clean(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def total(values: Iterable[float]) -> float:
+    """Their exact sum, whatever their order; an infinity where it is beyond floats."""
+    known = list(values)
+    try:
+        return math.fsum(known)
+    except (OverflowError, ValueError):
+        return sum(known)
+
+
 def number(value: object, digits: int = 1, *, missing: str = "–") -> str:
     """``value`` with a fixed number of decimals; very large and very small ones in powers of ten."""
     known = clean(value)
@@ -169,8 +178,10 @@ def _limits(axis: Axis, values: Sequence[float], *, pad: float) -> tuple[float, 
     known = [value for value in values if value > 0] if axis.log else list(values)
     low = axis.low if axis.low is not None else min(known, default=0.0)
     high = axis.high if axis.high is not None else max(known, default=1.0)
-    if high <= low:
-        low, high = (low / 2, low * 2) if axis.log else (low - 0.5 * (abs(low) or 1), low + 0.5 * (abs(low) or 1))
+    if not high - low > max(1e-12 * max(abs(low), abs(high)), 1e-290):
+        # All values alike: some room around them, whatever their size.
+        room = 0.5 * max(abs(low), 1e-6)
+        low, high = (low / 2, low * 2) if axis.log else (low - room, low + room)
     if axis.log:
         margin = (high / low) ** pad
         return low / margin, high * margin

@@ -13,6 +13,7 @@ import shutil
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
 from io import BytesIO
@@ -270,7 +271,7 @@ def write(
     views = Views(runs, boards(runs, store), workers)
     folder.mkdir(parents=True)
     writer = _Writer(folder)
-    latest = max((run.record.provenance.ended[:10] for run in runs), default="")
+    latest = max((_instant(run.record.provenance.ended) for run in runs), default="")[:10]
     common = {
         "site": config,
         "navigation": NAVIGATION,
@@ -453,7 +454,9 @@ def _score_rows(runs: Iterable[Run]) -> Iterator[dict[str, Any]]:
 def feed(runs: Sequence[Run], config: SiteConfig) -> str:
     """Atom feed (RFC 4287) of the newest results. Its dates are those of the runs."""
     base = config.url.rstrip("/") + "/" if config.url else ""
-    newest = sorted(runs, key=lambda run: (run.record.provenance.ended, run.record.id), reverse=True)[:FEED_ENTRIES]
+    newest = sorted(runs, key=lambda run: (_instant(run.record.provenance.ended), run.record.id), reverse=True)[
+        :FEED_ENTRIES
+    ]
     updated = _instant(newest[0].record.provenance.ended) if newest else "1970-01-01T00:00:00Z"
     identity = base or "urn:reuse-bench:results"
     lines = [
@@ -482,13 +485,11 @@ def feed(runs: Sequence[Run], config: SiteConfig) -> str:
 
 def _instant(text: str) -> str:
     """An RFC 3339 date-time; the epoch where the record holds none."""
-    from datetime import UTC, datetime
-
     try:
         found = datetime.fromisoformat(text)
-    except ValueError:
-        return "1970-01-01T00:00:00Z"
-    found = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        found = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):
+        found = datetime(1970, 1, 1)
     return found.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -7,7 +7,6 @@ different boards are never put side by side.
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +20,7 @@ import numpy as np
 from harness.curves import read_updates
 from harness.records import FileRef, Record, record_folder
 from leaderboard import tables
-from leaderboard.charts import clean
+from leaderboard.charts import clean, total
 from leaderboard.pages.parallel import parallel_map
 from leaderboard.published import TASKS
 from methods.errors import UserError
@@ -231,7 +230,7 @@ def _thinned(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float]
     out = []
     for start, stop in pairwise(edges):
         part = points[start:stop]
-        out.append((math.fsum(x for x, _ in part) / len(part), math.fsum(y / len(part) for _, y in part)))
+        out.append((total(x for x, _ in part) / len(part), total(y / len(part) for _, y in part)))
     return tuple(out)
 
 
@@ -317,7 +316,7 @@ def _digest_samples(files: Mapping[str, Path]) -> dict[str, Any]:
             parts = np.array_split(verdicts[order], 10)
             by_grader[grader].append([int(part.sum()) / len(part) for part in parts])
     deciles = {
-        grader: tuple(math.fsum(column) / len(column) for column in zip(*rows, strict=True))
+        grader: tuple(total(column) / len(column) for column in zip(*rows, strict=True))
         for grader, rows in by_grader.items()
         if rows
     }

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from harness.records import Record
-from leaderboard.charts import clean, number
+from leaderboard.charts import clean, number, total
 from leaderboard.pages import figures
 from leaderboard.pages.boards import Arm, Board
 from leaderboard.pages.tables import Cell, Tone
@@ -92,7 +91,7 @@ def macro_average(record: Record, tasks: Sequence[str], grader: str) -> float | 
     """Plain mean of pass@1 over ``tasks``; None where one is missing."""
     if not tasks or any(task not in record.evaluation for task in tasks):
         return None
-    return math.fsum(record.evaluation[t].scores[grader].pass_at_1 for t in tasks) / len(tasks)  # type: ignore[index]
+    return total(record.evaluation[t].scores[grader].pass_at_1 for t in tasks) / len(tasks)  # type: ignore[index]
 
 
 def board_label(board: Board) -> str:
@@ -108,8 +107,8 @@ def hours_label(board: Board) -> str:
 
 def hours_cell(arm: Arm) -> Cell:
     """What all runs of an arm took together."""
-    total = math.fsum(figures.hours(run) for run in arm.runs)
-    return Cell(number(total, 1 if total >= 10 else 2), total)
+    whole = total(figures.hours(run) for run in arm.runs)
+    return Cell(number(whole, 1 if whole >= 10 else 2), whole)
 
 
 def seeds_cell(arm: Arm, href: str, of: str = "evaluation") -> Cell:

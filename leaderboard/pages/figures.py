@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from leaderboard import statistics
-from leaderboard.charts import Axis, Bars, Chart, Line, Value, clean, percent, short
+from leaderboard.charts import Axis, Bars, Chart, Line, Value, clean, percent, short, total
 from leaderboard.pages.boards import METHOD_ORDER, QUANTILES, SIGNS, Arm, Board, Run, method_sort
 
 #: What a page asks for an arm's score: (arm, view, task) -> (value, low, high), in [0, 1].
@@ -45,7 +45,7 @@ def _band(curves: Sequence[Sequence[tuple[float, float]]]) -> tuple[list[float],
         for x, y in curve:
             points.setdefault(x, []).append(y)
     xs = sorted(points)
-    means = [math.fsum(points[x]) / len(points[x]) for x in xs]
+    means = [total(points[x]) / len(points[x]) for x in xs]
     counts = np.array([len(points[x]) for x in xs])
     deviations = np.array([np.std(points[x], ddof=1) if len(points[x]) > 1 else np.nan for x in xs])
     half = [clean(float(value)) for value in statistics.t_half_width(deviations, counts)]
@@ -58,7 +58,7 @@ def thin(points: Sequence[tuple[float, float]], most: int) -> list[tuple[float, 
     """At most ``most`` points, means over neighbours (a rollout batch counts once)."""
     size = max(1, math.ceil(len(points) / most))
     parts = [points[i : i + size] for i in range(0, len(points), size)]
-    return [(part[-1][0], math.fsum(y for _, y in part) / len(part)) for part in parts]
+    return [(part[-1][0], total(y for _, y in part) / len(part)) for part in parts]
 
 
 def training_curves(board: Board, styles: Styles, points: int = 64) -> list[tuple[int, Chart]]:
@@ -202,9 +202,9 @@ def summed(runs: Sequence[Run], sign: str) -> tuple[list[Value], list[Value]]:
     out: list[list[Value]] = []
     for pick in ("counts", "mass"):
         columns = [getattr(item, pick) for item in found]
-        total = [math.fsum(column[i] for column in columns if i < len(column)) for i in range(bins)]
-        whole = math.fsum(total)
-        out.append([value / whole if whole > 0 and math.isfinite(whole) else None for value in total])
+        sums = [total(column[i] for column in columns if i < len(column)) for i in range(bins)]
+        whole = total(sums)
+        out.append([value / whole if whole > 0 and math.isfinite(whole) else None for value in sums])
     return out[0], out[1]
 
 
@@ -238,7 +238,7 @@ def deciles(board: Board, reuse: int, styles: Styles, grader: str) -> Chart:
     for arm in board.arms:
         rows = [run.digest.deciles[grader] for run in arm.runs if grader in run.digest.deciles]
         if arm.reuse == reuse and rows:
-            means = [math.fsum(v or 0.0 for v in column) / len(column) for column in zip(*rows, strict=True)]
+            means = [total(v or 0.0 for v in column) / len(column) for column in zip(*rows, strict=True)]
             layers.append(Line(arm.title, styles(arm.method), [float(i + 1) for i in range(10)], means))
     return Chart(
         f"Accuracy by response length, N = {reuse}",
@@ -265,7 +265,7 @@ def share_by_reuse(board: Board, styles: Styles, share: Callable[[Run], float | 
             if arm and values:
                 name = arm.title
                 xs.append(index + shift)
-                ys.append(math.fsum(values) / len(values))
+                ys.append(total(values) / len(values))
         if xs:
             layers.append(Line(name, styles(method), xs, ys, points=True))
     return Chart(
@@ -316,7 +316,7 @@ def cost_against_score(board: Board, styles: Styles, scores: Scores, view: str) 
             found = scores(arm, view, "macro") if arm.method == method and arm.evaluated else None
             if found:
                 name = arm.title
-                points.append((math.fsum(hours(run) for run in arm.evaluated) / len(arm.evaluated), found))
+                points.append((total(hours(run) for run in arm.evaluated) / len(arm.evaluated), found))
         if points:
             points.sort()
             layers.append(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from harness.records import canonical_json
+from leaderboard.charts import clean
 
 Mark = Literal["", "best", "tied"]
 Tone = Literal["", "good", "warn", "bad", "quiet"]
@@ -58,7 +59,7 @@ class Cell:
         """What a download holds: the value; the text only where the cell never had one."""
         if self.value is None:
             return None if self.text in ("–", "") else self.text
-        return float(f"{self.value:.8g}") if isinstance(self.value, float) else self.value
+        return _rounded(self.value) if isinstance(self.value, float) else self.value
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,12 @@ class Table:
         return [row for group in self.groups for row in group.rows]
 
 
+def _rounded(value: float | None) -> float | None:
+    """Eight digits, so that rounding errors of a machine do not show; None where JSON has no number for it."""
+    known = clean(value)
+    return None if known is None else float(f"{known:.8g}")
+
+
 def _header(table: Table) -> list[tuple[str, int, str, str]]:
     """(name, column, view, part) of every exported column."""
     out: list[tuple[str, int, str, str]] = []
@@ -130,8 +137,7 @@ def _entry(row: Row, index: int, view: str, part: str) -> float | int | str | No
         cell = cell.views.get(view, Cell("–"))
     if part == "value":
         return cell.exported
-    bound = cell.low if part == "low" else cell.high
-    return None if bound is None else float(f"{bound:.8g}")
+    return _rounded(cell.low if part == "low" else cell.high)
 
 
 def to_rows(table: Table) -> list[dict[str, Any]]:

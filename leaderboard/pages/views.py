@@ -291,7 +291,13 @@ class Views:
                     "anchors": [(arm_anchor(board, arm), arm.reuse) for arm in arms],
                 }
             )
-        others = [(self.titles[o], self.addresses.compare(name, o)) for o in self.method_names if o != name]
+        others = [
+            (self.titles[other], self.addresses.compare(name, other))
+            for pair in self._pairs()
+            if name in pair
+            for other in pair
+            if other != name
+        ]
         return Page(
             self.addresses.method(name),
             "method.html",
@@ -711,7 +717,7 @@ class Views:
         made = []
         for row in self.claim_rows:
             if row["here"] is not None and row["here"].verdict != "no data":
-                made.append(self._claim_table(row["here"], f"claim-{row['id']}"))
+                made.append(self._claim_table(row["here"], f"settings-{row['id']}"))
                 row["table"] = made[-1]
         small = [(board, self._outcomes([board])) for board in self.boards if board.small]
         return Page(

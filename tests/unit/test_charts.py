@@ -1,0 +1,152 @@
+"""The SVG writer: what it draws is right, and nothing it is given breaks it."""
+
+import math
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leaderboard.charts import Axis, Bars, Chart, Line, data_table, legend, nice_ticks, number, percent, short, svg
+
+SVG = "{http://www.w3.org/2000/svg}"
+anything = st.one_of(st.none(), st.floats(), st.just(1e308), st.just(-1e308))
+
+
+def chart(*layers, **more):
+    return Chart("Title", "What it shows", Axis("x"), Axis("y"), layers, **more)
+
+
+def draw(one):
+    # The namespace is not written: HTML knows what <svg> is, an XML parser has to be told.
+    return ET.fromstring(str(svg(one, "id")).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1))
+
+
+def points(path):
+    numbers = [float(n) for n in re.findall(r"-?\d*\.?\d+", path)]
+    return list(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def test_a_line_lies_where_its_axes_say():
+    one = chart(Line("a", 0, [0, 5, 10], [0.0, 1.0, 2.0]))
+    root = draw(one)
+    x0, x1, left, right, y0, y1, bottom, top, scale, digits = (float(v) for v in root.get("data-axes").split())
+    (path,) = (p for p in root.iter(f"{SVG}path") if p.get("class") == "line")
+    found = [
+        (x0 + (x - left) / (right - left) * (x1 - x0), y0 + (y - bottom) / (top - bottom) * (y1 - y0))
+        for x, y in points(path.get("d"))
+    ]
+    for (x, y), (a, b) in zip(found, [(0, 0), (5, 1), (10, 2)], strict=True):
+        assert x == pytest.approx(a, abs=0.02)
+        assert y == pytest.approx(b, abs=0.01)
+    assert (scale, digits) == (1, 2)
+
+
+def test_ticks_stand_at_their_values():
+    root = draw(chart(Line("a", 0, [0, 10], [0.0, 100.0])))
+    x0, x1, left, right = (float(v) for v in root.get("data-axes").split()[:4])
+    labels = {t.text: float(t.get("x")) for t in root.iter(f"{SVG}text") if t.get("class") == "tick mid"}
+    assert len(labels) >= 4
+    for text, at in labels.items():
+        assert at == pytest.approx(left + (float(text) - x0) / (x1 - x0) * (right - left), abs=0.06)
+
+
+def test_bars_have_the_height_of_their_values():
+    root = draw(chart(Bars("a", 0, [1.0, 2.0, 4.0])))
+    (path,) = (p for p in root.iter(f"{SVG}path") if p.get("class") == "bar")
+    tops = re.findall(r"M[\d.]+ ([\d.]+)V([\d.]+)h", path.get("d"))
+    heights = [float(base) - float(top) for base, top in tops]
+    assert heights[1] == pytest.approx(2 * heights[0], rel=0.02)
+    assert heights[2] == pytest.approx(4 * heights[0], rel=0.02)
+
+
+def test_a_gap_breaks_the_line_and_is_not_drawn_as_zero():
+    root = draw(chart(Line("a", 0, [0, 1, 2, 3], [1.0, None, math.nan, 1.5])))
+    (path,) = (p for p in root.iter(f"{SVG}path") if p.get("class") == "line")
+    assert path.get("d").count("M") == 2
+
+
+def test_every_series_differs_in_more_than_colour():
+    layers = [Line(str(group), group, [0, 1, 2], [1.0, 2.0, 3.0]) for group in range(8)]
+    root = draw(chart(*layers))
+    lines = [p for p in root.iter(f"{SVG}path") if p.get("class") == "line"]
+    marks = [p.get("d")[:40] for p in root.iter(f"{SVG}path") if p.get("class") == "mark"]
+    assert len({p.get("stroke-dasharray") for p in lines}) == 8
+    assert len({re.sub(r"^M[-\d.]+ [-\d.]+", "", d) for d in marks}) == 8
+
+
+def test_labels_are_escaped_and_nothing_carries_a_style():
+    hostile = '<script>"&'
+    one = Chart(hostile, hostile, Axis(hostile), Axis(hostile), [Line(hostile, 0, [0, 1], [0.0, 1.0])] * 2)
+    text = svg(one, "id") + data_table(one) + "".join(key + label for key, label in legend(one)[:0])
+    assert "<script" not in text
+    assert "style=" not in text
+    assert draw(one).find(f"{SVG}title").text == hostile
+
+
+@given(st.lists(anything, min_size=1, max_size=8), st.lists(anything, min_size=1, max_size=8), st.booleans())
+def test_any_values_give_well_formed_svg_inside_its_frame(xs, ys, dots):
+    size = min(len(xs), len(ys))
+    one = chart(Line("a", 3, [math.nan if x is None else x for x in xs[:size]], ys[:size], ys[:size], ys[:size], dots))
+    root = draw(one)
+    for path in root.iter(f"{SVG}path"):
+        d = path.get("d")
+        assert "nan" not in d
+        assert "inf" not in d
+        if path.get("class") == "line" and d:
+            for x, y in points(d.replace("h.1", "")):
+                assert -1 <= x <= one.width + 1
+                assert -1 <= y <= one.height + 1
+    data_table(one)
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
+def test_ticks_lie_inside_and_are_round(low, span):
+    ticks = nice_ticks(low, low + span)
+    assert 1 <= len(ticks) <= 12
+    assert all(low - span * 1e-6 <= tick <= low + span * (1 + 1e-6) for tick in ticks)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (math.nan, "–"),
+        (math.inf, "–"),
+        (10**400, "–"),
+        ("7", "–"),
+        (True, "–"),
+        (0, "0.0"),
+        (-0.04, "0.0"),
+        (-1.25, "−1.2"),
+        (1234567.0, "1,234,567.0"),
+        (1e300, "1.00e+300"),
+        (1e-9, "1.00e−09"),
+    ],
+)
+def test_numbers_are_written_one_way(value, text):
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.5, "0.5"), (100.0, "100"), (-2.0, "−2"), (3e-4, "3e−4"), (None, "–")])
+def test_tick_texts(value, text):
+    assert short(value) == text
+
+
+def test_percent_is_a_hundred_times():
+    assert percent(0.25) == "25"
+
+
+def test_the_table_holds_what_is_drawn():
+    one = chart(Line("a", 0, [1, 2], [0.5, 0.25], [0.4, None], [0.6, 0.3]), scale=100, digits=1)
+    text = data_table(one)
+    assert '<tr><th scope="row">1</th><td>50.0 (40.0 to 60.0)</td></tr>' in text
+    assert '<tr><th scope="row">2</th><td>25.0</td></tr>' in text
+
+
+def test_a_long_table_is_thinned_and_keeps_both_ends():
+    one = chart(Line("a", 0, list(range(1000)), [float(i) for i in range(1000)]))
+    rows = re.findall(r'<th scope="row">(.*?)</th>', data_table(one, 20))
+    assert len(rows) <= 22
+    assert (rows[0], rows[-1]) == ("0", "999")

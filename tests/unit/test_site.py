@@ -1,0 +1,553 @@
+"""The pages: links, security, downloads against numbers computed here, hostile records, and what is refused."""
+
+import csv
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import xml.etree.ElementTree as ET
+import zipfile
+from html.parser import HTMLParser
+from math import comb
+from pathlib import Path
+from statistics import mean
+from urllib.parse import unquote, urldefrag, urlsplit
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from harness.records import iter_records, record_folder
+from leaderboard import preview, site
+from leaderboard.pages.boards import slug
+from leaderboard.pages.formula import mathml
+from leaderboard.pages.tables import Cell, Column, Group, Row, Table, files, latex, to_csv
+from methods.errors import UserError
+from reuse_bench.main import app
+from tests.site_stores import MARKUP, hostile
+from tests.synthetic import synthetic_store
+
+ROOT = Path(__file__).parents[2]
+PAPER = {"aime25": (6, 4), "math500": (10, 2)}
+TINY = {"tiny_sum3": (12, 4), "tiny_sum4": (12, 4)}
+
+
+class Page(HTMLParser):
+    """What the tests need of a page: tags with attributes, ids, text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    handle_startendtag = handle_starttag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """Both scales; one failed cell, one collapsed run, a base model, one and several seeds."""
+    path = tmp_path_factory.mktemp("store")
+    statuses = {("gspo", 32, 0): "failed", ("gspo", 32, 1): "failed", ("grpo", 32, 1): "collapsed"}
+    synthetic_store(
+        path, protocol="qwen3-1.7b", models=("Qwen3-1.7B-Base",), reuses=(8, 32), seeds=(0, 1), tasks=PAPER,
+        statuses=statuses, base=True,
+    )  # fmt: skip
+    synthetic_store(path, methods=("grpo", "respo"), reuses=(8, 32), seeds=(0,), tasks=TINY, updates=32)
+    return path
+
+
+@pytest.fixture(scope="module")
+def little(store, tmp_path_factory):
+    """The four tiny cells on their own."""
+    path = tmp_path_factory.mktemp("little")
+    shutil.copytree(store / "tiny", path / "tiny")
+    return path
+
+
+@pytest.fixture(scope="module")
+def built(store, tmp_path_factory):
+    output = tmp_path_factory.mktemp("site") / "site"
+    site.build(store, output, workers=1)
+    return output
+
+
+@pytest.fixture(scope="module")
+def pages(built):
+    return {
+        path.relative_to(built).as_posix(): Page(path.read_text(encoding="utf-8")) for path in built.rglob("*.html")
+    }
+
+
+@pytest.fixture(scope="module")
+def hostile_site(little, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hostile")
+    site.build(hostile(little, folder / "store"), folder / "site", workers=1)
+    return folder / "site"
+
+
+def links(page):
+    for tag, attributes in page.tags:
+        for name in ("href", "src"):
+            if attributes.get(name) is not None and tag != "semantics":
+                yield tag, attributes[name]
+
+
+def broken(root, pages):
+    """Links that lead nowhere, with the page that has them."""
+    ids = {name: {a["id"] for _, a in page.tags if a.get("id")} for name, page in pages.items()}
+    for name, page in pages.items():
+        for _, address in links(page):
+            if urlsplit(address).scheme:
+                continue
+            path, fragment = urldefrag(address)
+            target = os.path.normpath(Path(name).parent / unquote(path)) if path else name
+            missing = target.startswith("..") or not (root / target).is_file()
+            if missing or (fragment and fragment not in ids.get(target, ())):
+                yield name, address
+
+
+def test_every_link_leads_to_a_file_and_an_anchor(built, pages):
+    assert len(pages) > 30
+    assert list(broken(built, pages)) == []
+
+
+def test_the_link_checker_finds_what_is_broken(built):
+    bad = {"a.html": Page('<a href="nowhere.html"></a><a href="index.html#nowhere"></a><a href="../x"></a>')}
+    assert len(list(broken(built, bad))) == 3
+
+
+def test_every_page_is_reached_from_the_front_page(pages):
+    seen, waiting = set(), ["index.html"]
+    while waiting:
+        name = waiting.pop()
+        if name in seen or name not in pages:
+            continue
+        seen.add(name)
+        for _, address in links(pages[name]):
+            if not urlsplit(address).scheme:
+                waiting.append(os.path.normpath(Path(name).parent / (urldefrag(address)[0] or Path(name).name)))
+    assert set(pages) - seen == set()
+
+
+def test_nothing_is_loaded_from_elsewhere_and_no_code_is_inline(built, pages):
+    for name, page in pages.items():
+        policies = [m["content"] for m in page.all("meta") if m.get("http-equiv") == "Content-Security-Policy"]
+        assert len(policies) == 1, name
+        assert "default-src 'none'" in policies[0]
+        assert "unsafe" not in policies[0]
+        for tag, attributes in page.tags:
+            assert "style" not in attributes, (name, tag)
+            assert not [key for key in attributes if key.startswith("on")], (name, tag)
+        assert [s["src"].rsplit("/", 1)[-1] for s in page.all("script")] == ["site.js"], name
+        for tag, address in links(page):
+            if tag != "a":
+                assert not urlsplit(address).scheme, (name, address)
+    for path in [*built.rglob("*.css"), *built.rglob("*.js")]:
+        assert not re.search(r"https?://|@import|url\(", path.read_text().replace("http://www.w3.org/2000/svg", ""))
+
+
+def test_ids_are_unique_and_figures_have_text_alternatives(pages):
+    for name, page in pages.items():
+        ids = [attributes["id"] for _, attributes in page.tags if attributes.get("id")]
+        assert len(ids) == len(set(ids)), name
+        for chart in (a for a in page.all("svg") if "chart" in (a.get("class") or "")):
+            assert chart["role"] == "img"
+            for identity in chart["aria-labelledby"].split():
+                assert identity in ids
+
+
+def test_the_same_records_give_the_same_bytes(store, built, tmp_path):
+    """Another place, other modification times, other order of creation, several processes."""
+    copy = tmp_path / "elsewhere"
+    for path in sorted(store.rglob("*"), reverse=True):
+        if path.is_file():
+            target = copy / path.relative_to(store)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
+            os.utime(target, (1, 1))
+    site.build(copy, tmp_path / "again", workers=2)
+    assert (tmp_path / "again" / "SHA256SUMS").read_bytes() == (built / "SHA256SUMS").read_bytes()
+
+
+@pytest.mark.slow
+def test_the_same_bytes_in_another_process_and_time_zone(store, built, tmp_path):
+    code = f"from pathlib import Path; from leaderboard import site; site.build(Path({str(store)!r}), Path('out'))"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TZ": "Asia/Kathmandu", "PYTHONHASHSEED": "7", "LC_ALL": "C"}
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True, timeout=120)
+    assert (tmp_path / "out" / "SHA256SUMS").read_bytes() == (built / "SHA256SUMS").read_bytes()
+
+
+def test_the_sums_cover_every_file(built):
+    sums = dict(line.split("  ")[::-1] for line in (built / "SHA256SUMS").read_text().splitlines())
+    present = {p.relative_to(built).as_posix() for p in built.rglob("*") if p.is_file()} - {"SHA256SUMS"}
+    assert set(sums) == present
+    for name, digest in sums.items():
+        assert hashlib.sha256((built / name).read_bytes()).hexdigest() == digest
+
+
+def from_samples(store, protocol, method, reuse, task, grader, k):
+    """Unbiased pass@k from the sample files, mean over problems, then seeds; nothing of ours computes it."""
+    seeds = []
+    for path, record in iter_records(store):
+        if (record.protocol.id, record.reuse) != (protocol, reuse) or (record.method and record.method.name) != method:
+            continue
+        if not record.evaluation:
+            continue
+        counts: dict[str, list[int]] = {}
+        for row in pq.read_table(record_folder(path) / "samples" / f"{task}.parquet").to_pylist():
+            counts.setdefault(row["problem_id"], []).append(row[grader] == "right")
+        seeds.append(mean(1 - comb(len(v) - sum(v), k) / comb(len(v), k) for v in counts.values()))
+    return 100 * mean(seeds)
+
+
+@pytest.mark.parametrize(
+    ("board", "protocol", "tasks", "k"),
+    [("qwen3-1.7b-base-v1", "qwen3-1.7b", PAPER, 2), ("tiny-qwen3-v1", "tiny", TINY, 4)],
+)
+def test_downloaded_scores_are_those_of_the_samples(store, built, board, protocol, tasks, k):
+    rows = list(csv.DictReader((built / "data" / f"heldout-{board}.csv").open()))
+    checked = 0
+    for row in rows:
+        method = {"Base model": None}.get(row["method"], row["method"].lower())
+        for view, grader, size in (
+            ("published-1", "published", 1), ("published-k", "published", k),
+            ("audited-1", "audited", 1), ("audited-k", "audited", k),
+        ):  # fmt: skip
+            if not row[f"macro.{view}"]:
+                continue
+            reuse = int(row["N"]) or None
+            expected = [from_samples(store, protocol, method, reuse, task, grader, size) for task in tasks]
+            for task, value in zip(tasks, expected, strict=True):
+                assert float(row[f"{task}.{view}"]) == pytest.approx(value, abs=1e-4)
+            assert float(row[f"macro.{view}"]) == pytest.approx(mean(expected), abs=1e-4)
+            assert float(row[f"macro.{view}.low"]) <= float(row[f"macro.{view}"]) <= float(row[f"macro.{view}.high"])
+            checked += 1
+    assert checked >= 16
+
+
+def test_csv_json_and_page_say_the_same(built):
+    name = "heldout-qwen3-1.7b-base-v1"
+    rows = list(csv.DictReader((built / "data" / f"{name}.csv").open()))
+    document = json.loads((built / "data" / f"{name}.json").read_text())
+    assert len(document["rows"]) == len(rows) == 9
+    for ours, other in zip(rows, document["rows"], strict=True):
+        for key, value in other.items():
+            assert ours[key] == ("" if value is None else str(value))
+    page = (built / "boards" / "qwen3-1.7b-base-v1.html").read_text()
+    for row in rows:
+        if row["macro.published-1"]:
+            assert f">{float(row['macro.published-1']):.1f}" in page
+
+
+def test_a_number_leads_to_the_records_it_came_from(store, built, pages):
+    by_cell = {}
+    for _, record in iter_records(store):
+        if record.protocol.id == "tiny":
+            by_cell.setdefault((record.method.name, record.reuse), []).append(record.id)
+    found = 0
+    for attributes in pages["boards/tiny-qwen3-v1.html"].all("a"):
+        match = re.fullmatch(r"\.\./(runs/tiny/tiny-qwen3/n(\d+)/(\w+)/seed0)\.html", attributes["href"])
+        if match:
+            identity = json.loads((built / f"{match[1]}.json").read_text())["id"]
+            assert [identity] == by_cell[match[3], int(match[2])]
+            found += 1
+    assert found >= 4 * len(TINY)
+
+
+def test_failed_and_collapsed_runs_are_rows(built):
+    rows = {(r["N"], r["method"]): r for r in csv.DictReader((built / "data/heldout-qwen3-1.7b-base-v1.csv").open())}
+    assert rows["32", "GSPO"]["status"] == "2 failed of 2"
+    assert rows["32", "GSPO"]["macro.published-1"] == ""
+    assert rows["32", "GRPO"]["status"] == "1 collapsed of 2"
+    assert "2 failed of 2" in (built / "index.html").read_text()
+
+
+def test_published_values_stand_apart_with_their_verdicts(built):
+    rows = {(r["N"], r["method"]): r for r in csv.DictReader((built / "data/heldout-qwen3-1.7b-base-v1.csv").open())}
+    assert float(rows["8", "GRPO"]["paper"]) == 28.4
+    assert rows["8", "GRPO"]["verdict"] in ("reproduced", "contradicted", "inconclusive")
+    assert "paper" not in next(csv.reader((built / "data/heldout-tiny-qwen3-v1.csv").open()))
+    printed = list(csv.DictReader((built / "data/paper-heldout-qwen3-1.7b.csv").open()))
+    assert {(r["N"], r["method"]): float(r["macro_average"]) for r in printed}["32", "ReSPO"] == 34.5
+
+
+def test_tiny_results_are_marked_and_share_no_table(built, pages):
+    for name in pages:
+        text = (built / name).read_text()
+        for table in re.findall(r"<table.*?</table>", text, re.DOTALL):
+            kinds = {kind == "tiny" for kind in re.findall(r'href="(?:\.\./)*runs/([^/"]+)/', table)}
+            assert len(kinds) <= 1, name
+        if name.startswith(("runs/tiny", "boards/tiny")):
+            assert 'class="badge small-scale"' in text, name
+        elif name.startswith(("runs/", "boards/")):
+            assert 'class="badge small-scale"' not in text, name
+
+
+def test_the_archive_holds_the_records_as_they_are(store, built):
+    with zipfile.ZipFile(built / "data" / "records.zip") as archive:
+        names = archive.namelist()
+        for path, _ in iter_records(store):
+            assert archive.read(f"results/{path.relative_to(store).as_posix()}") == path.read_bytes()
+    assert len(names) == len(list(iter_records(store)))
+
+
+def test_the_feed_is_atom_with_one_entry_for_each_result(store, built):
+    root = ET.parse(built / "feed.atom").getroot()
+    atom = "{http://www.w3.org/2005/Atom}"
+    entries = root.findall(f"{atom}entry")
+    assert {e.find(f"{atom}id").text for e in entries} == {f"urn:sha256:{r.id}" for _, r in iter_records(store)}
+    for entry in [root, *entries]:
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", entry.find(f"{atom}updated").text)
+    for entry in entries:
+        assert (built / entry.find(f"{atom}link").get("href")).is_file()
+
+
+def test_badges_are_well_formed(built):
+    badges = list((built / "badges").glob("*.svg"))
+    assert len(badges) == 7 + 4
+    for path in badges:
+        assert ET.parse(path).getroot().get("aria-label")
+
+
+def test_the_front_page_is_small(built):
+    assert (built / "index.html").stat().st_size < 300_000
+
+
+def test_hostile_records_do_no_harm(hostile_site):
+    texts = {path: path.read_text(encoding="utf-8") for path in hostile_site.rglob("*.html")}
+    assert any("&lt;script&gt;alert(1)" in text for text in texts.values())
+    for path, text in texts.items():
+        page = Page(text)
+        assert [s.get("src", "").rsplit("/", 1)[-1] for s in page.all("script")] == ["site.js"], path
+        assert not [a for _, a in page.tags if any(key.startswith("on") for key in a)], path
+        assert "root:x:0" not in text
+        assert " 49" not in "".join(page.text) or "7 * 7" in "".join(page.text) or "{{" not in text
+    pages = {path.relative_to(hostile_site).as_posix(): Page(text) for path, text in texts.items()}
+    assert list(broken(hostile_site, pages)) == []
+    for path in hostile_site.rglob("*"):
+        assert re.fullmatch(r"[A-Za-z0-9._-]+", path.name), path
+        if path.suffix in (".svg", ".atom"):
+            ET.parse(path)
+        assert not path.is_file() or b"root:x:0" not in path.read_bytes()
+
+
+def test_hostile_text_is_shown_as_it_is(hostile_site):
+    runs = list(hostile_site.glob("runs/*/*/*/respo/seed0.html"))
+    assert runs
+    for path in runs:
+        text = "".join(Page(path.read_text()).text)
+        assert MARKUP in text
+        assert "{{ 7 * 7 }}{% raw %}" in text
+
+
+def test_an_empty_store_says_what_to_run(tmp_path):
+    (tmp_path / "store").mkdir()
+    site.build(tmp_path / "store", tmp_path / "site")
+    text = (tmp_path / "site" / "index.html").read_text()
+    assert "reuse-bench run --protocol tiny" in text
+    pages = {
+        p.relative_to(tmp_path / "site").as_posix(): Page(p.read_text()) for p in (tmp_path / "site").rglob("*.html")
+    }
+    assert list(broken(tmp_path / "site", pages)) == []
+
+
+def test_a_damaged_record_leaves_the_old_pages(little, tmp_path):
+    copy = tmp_path / "store"
+    shutil.copytree(little / "tiny", copy / "tiny")
+    site.build(copy, tmp_path / "site", workers=1)
+    before = (tmp_path / "site" / "SHA256SUMS").read_bytes()
+    record = next(copy.glob("*/*/n8/grpo/seed0.json"))
+    record.write_text(record.read_text().replace('"status": "done"', '"status": "failed"'))
+    with pytest.raises(UserError, match=r"seed0\.json"):
+        site.build(copy, tmp_path / "site")
+    assert (tmp_path / "site" / "SHA256SUMS").read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["site", "store"]
+
+
+def test_a_damaged_log_is_named(little, tmp_path):
+    shutil.copytree(little / "tiny", tmp_path / "store" / "tiny")
+    log = next((tmp_path / "store").glob("*/*/n8/grpo/seed0/updates.jsonl"))
+    log.write_text(log.read_text()[:-20])
+    with pytest.raises(UserError, match=r"updates\.jsonl: line 32"):
+        site.build(tmp_path / "store", tmp_path / "site")
+
+
+def test_missing_files_are_said_on_the_page(little, tmp_path):
+    shutil.copytree(little / "tiny", tmp_path / "store" / "tiny")
+    folder = next((tmp_path / "store").glob("*/*/n8/grpo/seed0"))
+    (folder / "updates.jsonl").unlink()
+    (folder / "samples" / "tiny_sum3.parquet").unlink()
+    site.build(tmp_path / "store", tmp_path / "site", workers=1)
+    text = (tmp_path / "site" / "runs" / "tiny" / "tiny-qwen3" / "n8" / "grpo" / "seed0.html").read_text()
+    assert "samples/tiny_sum3.parquet" in text
+    assert "updates.jsonl</bdi>" in text
+
+
+def test_other_folders_are_never_replaced(little, tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(UserError, match="something else than a site"):
+        site.build(little, tmp_path)
+    assert (tmp_path / "thesis.tex").exists()
+    with pytest.raises(UserError, match="is a file"):
+        site.build(little, tmp_path / "thesis.tex")
+    (tmp_path / "outer").mkdir()
+    (tmp_path / "outer" / "site.json").write_text("{}")
+    shutil.copytree(little / "tiny", tmp_path / "outer" / "results" / "tiny")
+    with pytest.raises(UserError, match="holds the records"):
+        site.build(tmp_path / "outer" / "results", tmp_path / "outer")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("colour: red", "field colour"),
+        ("title: [", "cannot be read as YAML"),
+        ("- a", "must hold fields"),
+        ("colours: {light: {s1: 'red; } body { display: none'}}", "field colours.light.s1"),
+        ("colours: {dark: {s9: '#000000'}}", "unknown colour s9"),
+        ("links: [{label: x, url: 'javascript:alert(1)'}]", "field links.0.url"),
+        ("url: 'javascript:alert(1)'", "field url"),
+        ("logo: ../../etc/passwd", "field logo"),
+    ],
+)
+def test_a_wrong_configuration_is_one_sentence(tmp_path, text, message):
+    path = tmp_path / "site.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=re.escape(message)) as error:
+        site.read_config(path)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.slow
+def test_a_board_of_ones_own(little, tmp_path):
+    (tmp_path / "logo.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"/>')
+    (tmp_path / "site.yaml").write_text(
+        "title: Our <b>board</b>\nlogo: logo.svg\nurl: https://example.org/board\ntraining_logs: false\n"
+        "records_url: https://example.org/store\n"
+        "links: [{label: Home, url: 'https://example.org/'}]\ncolours: {light: {accent: '#123456'}}\n"
+    )
+    site.build(little, tmp_path / "site", tmp_path / "site.yaml", workers=1)
+    text = (tmp_path / "site" / "index.html").read_text()
+    assert "Our &lt;b&gt;board&lt;/b&gt;" in text
+    assert 'href="https://example.org/"' in text
+    assert "--accent: light-dark(#123456, #123456)" in (tmp_path / "site" / "static" / "theme.css").read_text()
+    assert (tmp_path / "site" / "static" / "logo.svg").is_file()
+    assert not list((tmp_path / "site").rglob("*.updates.jsonl"))
+    assert 'href="https://example.org/board/runs/' in (tmp_path / "site" / "feed.atom").read_text()
+    run = (tmp_path / "site/runs/tiny/tiny-qwen3/n8/grpo/seed0.html").read_text()
+    assert "https://example.org/store/tiny/tiny-qwen3/n8/grpo/seed0" in run
+
+
+def test_the_command(little, tmp_path):
+    result = CliRunner().invoke(app, ["site", "--records", str(little), "--output", str(tmp_path / "out")])
+    assert result.exit_code == 0
+    assert "index.html" in result.output
+    assert (tmp_path / "out" / "index.html").is_file()
+    missing = CliRunner().invoke(app, ["site", "--records", str(tmp_path / "none"), "--output", str(tmp_path / "x")])
+    assert isinstance(missing.exception, UserError)
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.slow
+def test_the_preview_rebuilds_when_a_record_comes(little, tmp_path, monkeypatch):
+    monkeypatch.setattr(preview, "INTERVAL", 0.05)
+    (tmp_path / "store").mkdir()
+    site.build(tmp_path / "store", tmp_path / "site")
+    said, stop = [], threading.Event()
+    thread = threading.Thread(
+        target=preview.watch, args=(tmp_path / "store", tmp_path / "site", None, said.append, stop), daemon=True
+    )
+    thread.start()
+    time.sleep(0.3)
+    shutil.copytree(little / "tiny", tmp_path / "incoming")
+    (tmp_path / "incoming").rename(tmp_path / "store" / "tiny")
+    deadline = time.monotonic() + 30
+    while not said and time.monotonic() < deadline:
+        time.sleep(0.05)
+    stop.set()
+    thread.join(30)
+    assert said == [f"rebuilt: {len(list((tmp_path / 'site').rglob('*.html')))} pages from 4 runs"]
+
+
+@given(st.text(min_size=1, max_size=80))
+def test_file_names_are_safe(name):
+    made = slug(name)
+    assert re.fullmatch(r"[a-z0-9._-]+", made)
+    assert not made.startswith((".", "-"))
+    assert len(made) < 80
+
+
+@given(st.text(min_size=1, max_size=30), st.text(min_size=1, max_size=30))
+def test_different_names_give_different_files(a, b):
+    if a.lower() != b.lower():
+        assert slug(a) != slug(b)
+
+
+def test_formulas_become_mathml():
+    text = mathml(r"\phi_0(W) = \bigl[(1-\beta) + \beta W^{\alpha-1}\bigr]^{1/(\alpha-1)}")
+    tree = ET.fromstring(str(text))
+    plain = "".join(tree.find("semantics/mrow").itertext())
+    assert plain == "φ0(W)=[(1−β)+βWα−1]1/(α−1)"
+    assert tree.find("semantics/annotation").text.startswith(r"\phi_0")
+
+
+def test_every_registered_formula_is_understood():
+    import methods
+
+    for entry in methods.available().values():
+        assert mathml(entry.card.formula).startswith("<math"), entry.card.formula
+
+
+@given(st.text(max_size=60))
+def test_any_formula_is_harmless(text):
+    shown = str(mathml(text))
+    assert "<script" not in shown.lower() or "<script" not in text.lower()
+    if (
+        "\x00" not in text
+        and all(c in "\t\n\r" or c >= " " for c in text)
+        and not re.search(r"[\ud800-\udfff\ufffe\uffff]", text)
+    ):
+        ET.fromstring(shown)
+
+
+def test_latex_and_csv_are_harmless():
+    cell = Cell(r"50% & \evil_{x}^~#$", "=1+1")
+    table = Table("t", "a_b & c", [Column("=k", "50%")], [Group("", [Row([cell])])])
+    made = dict(files(table))
+    assert latex(r"\a{b}_c^d~e%f&g#h$i") == (
+        r"\textbackslash{}a\{b\}\_c\textasciicircum{}d\textasciitilde{}e\%f\&g\#h\$i"
+    )
+    assert r"50\% \& \textbackslash{}evil\_\{x\}\textasciicircum{}\textasciitilde{}\#\$" in made["t.tex"].decode()
+    (row,) = list(csv.reader(io.StringIO(made["t.csv"].decode())))[1:]
+    assert row == ["'=1+1"]
+    assert to_csv([{"a": 'x,\n"y'}]) == b'a\n"x,\n""y"\n'
+
+
+def test_latex_tables_are_complete(built):
+    for path in (built / "data").glob("*.tex"):
+        text = path.read_text()
+        assert text.count("{") - text.count(r"\{") == text.count("}") - text.count(r"\}"), path
+        for part in (r"\toprule", r"\midrule", r"\bottomrule", r"\caption{"):
+            assert part in text or "runs-" in path.name
+        columns = len(re.search(r"\\begin{tabular}{([lr]+)}", text)[1])
+        for line in text.splitlines():
+            if line.endswith(r" \\") and "multicolumn" not in line:
+                assert len(re.findall(r"(?<!\\)&", line)) == columns - 1, (path, line)
