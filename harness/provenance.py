@@ -27,8 +27,8 @@ _MATTERS = re.compile(
     r"^(OMP|MKL|OPENBLAS|NUMEXPR|CUDA|CUBLAS|NCCL|GLOO|TORCH|PYTORCH|VLLM|RAY|DS|DEEPSPEED|TOKENIZERS|HF|TRANSFORMERS"
     r"|REUSE_BENCH|ROCR|HIP)_|^(PYTHONHASHSEED|PYTHONPATH|LD_PRELOAD|MALLOC_ARENA_MAX|SLURM_JOB_NUM_NODES)$"
 )
-_SECRET_NAME = re.compile(r"TOKEN(?!IZERS)|SECRET|PASSWORD|PASSWD|CREDENTIAL|AUTH|API_?KEY|ACCESS_?KEY|COOKIE", re.I)
-_SECRET_OPTION = re.compile(r"^--?[\w.-]*(token|secret|password|api[-_]?key|access[-_]?key|auth)[\w.-]*$", re.I)
+_SECRET_NAME = re.compile(r"TOKEN(?!S|IZERS)|SECRET|PASSWORD|PASSWD|CREDENTIAL|AUTH|API_?KEY|ACCESS_?KEY|COOKIE", re.I)
+_SECRET_OPTION = re.compile(r"^--?[\w.-]*(token(?!s)|secret|password|api[-_]?key|access[-_]?key|auth)[\w.-]*$", re.I)
 _SECRET_VALUE = re.compile(
     r"\b(hf_[A-Za-z0-9]{8,}|gh[pousr]_[A-Za-z0-9]{8,}|github_pat_\w{8,}|sk-[\w-]{8,}|AKIA[A-Z0-9]{12,}"
     r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*)"

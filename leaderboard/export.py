@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -235,9 +236,13 @@ def findings(report: Report, records: set[str] | None = None) -> str:
         lines += _table(("file", "field", "what differs"), [(f.path, f.field, f.message) for f in errors])
     else:
         lines.append(f"{report.records} records, {report.files} files, {report.samples} samples: nothing differs.")
-    notes = [f for f in report.findings if f.level == "note" and (records is None or _of(f, records))]
+    # The same gap in many records is one line.
+    notes = Counter(
+        (f.field, f.message) for f in report.findings if f.level == "note" and (records is None or _of(f, records))
+    )
     if notes:
-        lines += ["", "Not checked:", "", *_table(("file", "what"), [(f.path, f.message) for f in notes])]
+        rows = [(str(count), name, message) for (name, message), count in notes.items()]
+        lines += ["", "Not checked:", "", *_table(("records", "field", "what"), rows)]
     return "\n".join(lines) + "\n"
 
 
@@ -254,9 +259,9 @@ def _moved(old: tables.Results, new: tables.Results) -> list[tuple[str, str, str
         for row in tables.as_rows(table):
             single = len(results.tasks[row["protocol"]]) == 1
             if row["task"] == published.MACRO or single:
-                key = f"{row['protocol']} ({row['division']}) {row['model']} N = {row['reuse']} {row['method']}"
+                key = f"{row['protocol']} ({row['division']}) {row['model']} {_cell_name(row)}"
                 score, low, high = (f"{100 * row[name]:.1f}" for name in ("score", "low", "high"))
-                text = f"{score} ({low} to {high}), {row['seeds']} seeds"
+                text = f"{score} ({low} to {high}), {row['seeds']} seed{'s' if row['seeds'] != 1 else ''}"
                 shown[key] = text if row["seeds"] else "no evaluated run"
         sides.append(shown)
     first, second = sides
@@ -265,6 +270,10 @@ def _moved(old: tables.Results, new: tables.Results) -> list[tuple[str, str, str
         for key in dict.fromkeys([*first, *second])
         if first.get(key) != second.get(key)
     ]
+
+
+def _cell_name(row: dict[str, Any]) -> str:
+    return tables.BASE if row["method"] == tables.BASE else f"N = {row['reuse']} {row['method']}"
 
 
 def _table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
