@@ -156,8 +156,8 @@ class Queue:
         self._waiting.clear()
         return jobs
 
-    def start(self, nodes: Nodes) -> list[tuple[Job, tuple[str, ...]]]:
-        """Start what can start now: claims the GPUs in ``nodes``, and returns the jobs with their nodes."""
+    def start(self, nodes: Nodes, avoiding: Collection[str] = ()) -> list[tuple[Job, tuple[str, ...]]]:
+        """Start what can start now, not on the nodes to be avoided: claims the GPUs, and returns jobs with nodes."""
         started: list[tuple[Job, tuple[str, ...]]] = []
         blocked: set[Need] = set()
         reserved: frozenset[str] = frozenset()
@@ -166,7 +166,7 @@ class Queue:
             if not heads:
                 return started
             job = min(heads, key=lambda entry: entry[:3])[3]
-            place = nodes.take(job.need, avoiding=reserved)
+            place = nodes.take(job.need, avoiding=reserved.union(avoiding) if avoiding else reserved)
             if place is None:
                 blocked.add(job.need)
                 reserved = reserved or nodes.emptiest(job.need)

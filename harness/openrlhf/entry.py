@@ -33,9 +33,10 @@ def main() -> None:
         runtime_env={"env_vars": environment, "worker_process_setup_hook": "harness.openrlhf.cpu.install"},
         log_to_driver=True,
     )
-    from harness.openrlhf import actors
+    from harness.openrlhf import actors, placement
 
     actors.register()
+    placement.install()
     runpy.run_module("openrlhf.cli.train_ppo_ray", run_name="__main__", alter_sys=True)
 
 
