@@ -39,7 +39,7 @@ from harness.scoring import (
 )
 from harness.tiny_model import directory_digest
 from methods.errors import UserError
-from tasks import datasets
+from tasks import datasets, overlap
 
 Progress = Callable[[int, int, str], None]
 """Called with responses done, responses in all, and what is going on."""
@@ -471,3 +471,24 @@ def data_deviations(plans: Sequence[TaskPlan], data: Path | None = None) -> list
         for plan in plans
         if datasets.evaluation_problems(plan.task, data).deviates
     ]
+
+
+def overlap_note(
+    train: Sequence[Mapping[str, str]], plans: Sequence[TaskPlan], data: Path | None = None
+) -> dict[str, Any]:
+    """What a record says about problems that both the training set and a held-out set hold (`tasks.overlap`).
+
+    Args:
+        train: the training problems, each with ``id``, ``problem`` and ``answer``.
+        plans: the held-out tasks.
+        data: the data folder.
+    """
+    problems = [datasets.Problem(one["id"], one["problem"], one["answer"]) for one in train]
+    pairs = {
+        plan.task: overlap.overlap(problems, datasets.evaluation_problems(plan.task, data).problems) for plan in plans
+    }
+    return {
+        "ngram": overlap.NGRAM,
+        "threshold": overlap.THRESHOLD,
+        "pairs": {task: [asdict(pair) for pair in found] for task, found in pairs.items() if found},
+    }

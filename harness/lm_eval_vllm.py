@@ -10,6 +10,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -295,13 +296,16 @@ def run_job(job: Mapping[str, Any]) -> None:
 
 
 def _end_with_parent() -> None:
-    """An engine must not go on for hours when the process that waits for it has been killed."""
+    """An engine must not go on for hours when the process that waits for it has been killed.
+
+    This process leads a group of its own (`harness.evaluation`), which holds the engine's and the grader's processes.
+    """
     parent = os.getppid()
 
     def watch() -> None:
         while os.getppid() == parent:
-            time.sleep(2)
-        os._exit(1)
+            time.sleep(1)
+        os.killpg(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True).start()
 

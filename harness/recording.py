@@ -85,7 +85,7 @@ def record_cell(
         failure=state.detail if status == "failed" else None,
         provenance=collected,
         cost=_cost(protocol, state, used),
-        notes=_notes(run),
+        notes=_notes(protocol, run, plans),
     )
     folder = record_folder(store / record.relative_path())
     building = folder.with_name(f".{folder.name}.tmp")
@@ -150,9 +150,11 @@ def _cost(protocol: Protocol, state: CellState, used: Mapping[str, Any]) -> Cost
     )
 
 
-def _notes(run: RunDirectory) -> dict[str, Any]:
-    """How many prompts there were and how many were kept; the device that trained."""
+def _notes(protocol: Protocol, run: RunDirectory, plans: Sequence[TaskPlan]) -> dict[str, Any]:
+    """How many prompts there were and how many were kept; what training and held-out sets share; the device."""
     notes: dict[str, Any] = {}
+    if plans:
+        notes["overlap"] = evaluation.overlap_note(training_problems(protocol.data.train), plans)
     counts = run.prompts.with_suffix(".json")
     if counts.exists():
         notes["prompts"] = json.loads(counts.read_text())

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -222,6 +224,45 @@ def test_an_interruption_ends_the_child(model, tmp_path, monkeypatch):
     assert not Path(f"/proc/{pid_file.read_text()}").exists()
 
 
+def test_a_killed_parent_takes_the_engine_with_it(model, tmp_path):
+    script = tmp_path / "child.py"
+    script.write_text(
+        "import os, subprocess, sys, time\n"
+        "from harness.lm_eval_vllm import _end_with_parent\n"
+        "_end_with_parent()\n"
+        "engine = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "open(sys.argv[1] + '.pids', 'w').write(f'{os.getpid()} {engine.pid}\\n')\n"
+        "time.sleep(600)\n"
+    )
+    parent = (
+        "from pathlib import Path\n"
+        "from harness import evaluation\n"
+        f"evaluation.CHILD = ({str(script)!r},)\n"
+        f"plan = evaluation.TaskPlan('tiny_sum3', 2, 1.0, 1.0, 8)\n"
+        f"evaluation.evaluate_checkpoint(Path({str(model)!r}), [plan], Path({str(tmp_path / 'out')!r}), seed=0)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", parent])
+    pids = tmp_path / "out" / ".work" / "replica-0" / "job.json.pids"
+    wait_until(lambda: pids.exists() and pids.read_text().endswith("\n"))
+    process.kill()
+    process.wait()
+    wait_until(lambda: not any(is_running(int(pid)) for pid in pids.read_text().split()))
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(true, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "waited for too long"
+        time.sleep(0.1)
+
+
 def test_the_number_of_problems_must_be_the_protocols(model, tmp_path):
     with pytest.raises(UserError, match="task tiny_sum3: 64 problems instead of the protocol's 65"):
         evaluate_checkpoint(model, [replace(PLAN, problems=65)], tmp_path, seed=0)
@@ -256,6 +297,16 @@ def test_a_record_copy_has_no_prompts(tmp_path):
     assert b"secret text" not in target.read_bytes()
     assert read_identity(target) == {"seed": 3}
     pd.testing.assert_frame_equal(read_samples(target), read_samples(source).drop(columns="prompt"))
+
+
+def test_a_record_says_what_training_and_held_out_sets_share():
+    held_out = chain.held_out_problems("tiny_sum4")[5]
+    train = [*chain.training_problems()[:50], {**held_out, "id": "t", "problem": f" {held_out['problem']}\n"}]
+    note = evaluation.overlap_note(train, [PLAN, replace(PLAN, task="tiny_sum4")])
+    assert note["pairs"] == {
+        "tiny_sum4": [{"train": "t", "test": held_out["id"], "score": 1.0, "kind": "exact"}],
+    }
+    assert evaluation.overlap_note(chain.training_problems(), [PLAN])["pairs"] == {}
 
 
 def test_replicas_get_their_own_gpus(monkeypatch):
