@@ -215,11 +215,7 @@ def _report_worker(spec: WorkerSpec, loss: MethodLoss) -> None:
 
 
 class MethodPolicyActor(_BasePolicyActor):  # type: ignore[misc]
-    """The policy's actor. A worker that imports it gets the trainer above."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        cpu.make_batch_invariant()
-        super().__init__(*args, **kwargs)
+    """The policy's actor. Nothing is changed in it: a worker that imports it gets the trainer above."""
 
 
 class SeededRolloutActor(_BaseRolloutActor):  # type: ignore[misc]
@@ -310,6 +306,7 @@ if not cpu.has_cuda():
 
 def register() -> None:
     """In the driver: make ``openrlhf.cli.train_ppo_ray`` use the subclasses. Before it is imported."""
-    ppo_actor.PolicyModelActor = ray.remote(num_gpus=1)(MethodPolicyActor)
+    environment = {} if cpu.has_cuda() else cpu.TRAINER_ENVIRONMENT
+    ppo_actor.PolicyModelActor = ray.remote(num_gpus=1, runtime_env={"env_vars": environment})(MethodPolicyActor)
     vllm_engine.RolloutRayActor = ray.remote(SeededRolloutActor)
     ppo_trainer.PPOTrainer = ray.remote(OrderedDriver)

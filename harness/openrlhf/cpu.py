@@ -27,6 +27,14 @@ ENVIRONMENT = {
 }
 """What every process of a run needs in its environment on a CPU."""
 
+TRAINER_ENVIRONMENT = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
+"""What the trainer's processes need besides, from their start: log-probabilities that do not depend on the batch.
+
+With AMX, the last bf16 bit of a response's log-probabilities depends on how its batch is padded, so that log W would
+not be exactly 0 before the first update of a rollout batch. vLLM's own CPU kernels need AMX where the processor has it,
+so this must not be set for them.
+"""
+
 
 def has_cuda() -> bool:
     """Whether this process can use a CUDA device."""
@@ -86,17 +94,6 @@ def _flash_attn_names() -> dict[str, types.ModuleType]:
             setattr(module, function, missing)
         modules[module_name] = module
     return modules
-
-
-def make_batch_invariant() -> None:
-    """In the trainer's process, before its first computation: log-probabilities that do not depend on the batch.
-
-    With AMX, the last bf16 bit of a response's log-probabilities depends on how its batch is padded, so that log W
-    would not be exactly 0 before the first update of a rollout batch. Without AMX it is. vLLM's own CPU kernels need
-    AMX where the processor has it, so this must not be set for them.
-    """
-    if not has_cuda():
-        os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_BF16"
 
 
 def configure_deepspeed() -> None:

@@ -34,9 +34,10 @@ def tied_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tied_smoke(tied_model: Path) -> Protocol:
-    """The smoke protocol on the tied model."""
+    """The smoke protocol on the tied model; at a rate that moves the weights far enough for a stale copy to show."""
     spec = {"name": "tied", "source": str(tied_model), "revision": None, "stated": "test"}
-    return load_protocol("smoke").with_overrides({"models": [spec], "planning": {}})
+    changes = {"models": [spec], "planning": {}, "optimiser.learning_rate": 3e-3}
+    return load_protocol("smoke").with_overrides(changes)
 
 
 @pytest.fixture(scope="session")
