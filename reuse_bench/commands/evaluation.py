@@ -35,18 +35,28 @@ def register(app: typer.Typer) -> None:
 
 
 def evaluate(
-    model: Annotated[str, typer.Option(help="Folder of a checkpoint, a hub name, or the name of a base model.")],
-    protocol: Annotated[str, typer.Option(help="Protocol that says how to ask.")] = "qwen3-1.7b",
+    model: Annotated[
+        str | None,
+        typer.Option(help="Folder of a checkpoint, a hub name, or a base model. Without it: trained cells."),
+    ] = None,
+    protocol: Annotated[
+        str | None, typer.Option(help="Protocol that says how to ask [default: qwen3-1.7b with --model, else tiny].")
+    ] = None,
     tasks: Annotated[
         list[str] | None, typer.Option("--tasks", help="Only these tasks (repeatable, or joined by commas).")
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only so many problems of each task.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Run seed; every request's seed follows from it.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Folder for the samples; otherwise below runs/.")] = None,
+    method: Annotated[list[str] | None, typer.Option("--method", help="Cells of this method (repeatable).")] = None,
+    reuse: Annotated[list[int] | None, typer.Option("--reuse", help="Cells of this N (repeatable).")] = None,
+    seed: Annotated[
+        list[int] | None, typer.Option("--seed", min=0, help="Run seed (one with --model; repeatable for cells).")
+    ] = None,
+    runs: Annotated[Path, typer.Option("--runs", help="Folder of the cells.")] = Path("runs"),
+    out: Annotated[Path | None, typer.Option(help="Folder for the samples [default: below --runs].")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the model in the store.")] = None,
     revision: Annotated[str | None, typer.Option(help="Commit of the hub repository.")] = None,
     record: Annotated[bool, typer.Option("--record", help="Write a record into the store.")] = False,
-    results: Annotated[Path, typer.Option(help="The store.")] = Path("results"),
+    results: Annotated[Path, typer.Option("--results", help="The store of records.")] = Path("results"),
     stated: Annotated[
         str | None, typer.Option(help="Where an outside checkpoint comes from; goes into its record.")
     ] = None,
@@ -54,7 +64,21 @@ def evaluate(
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Evaluate any checkpoint with lm-eval on vLLM. What is complete is kept, so that it can be interrupted."""
+    """Evaluate any checkpoint with lm-eval on vLLM, or evaluate and record trained cells. It continues when rerun."""
+    if model is None:
+        outside_only = {"--tasks": tasks, "--limit": limit, "--out": out, "--name": name, "--stated": stated}
+        for option, value in outside_only.items():
+            if value is not None:
+                raise UserError(f"{option} needs --model: trained cells are evaluated as their protocol says")
+        from reuse_bench.commands.runs import _jobs, evaluate_cells
+
+        evaluate_cells(_jobs(protocol or "tiny", method, reuse, None, seed, runs, results, None))
+        return
+    if method or reuse:
+        raise UserError("--method and --reuse choose trained cells: leave them out with --model")
+    if seed is not None and len(seed) > 1:
+        raise UserError("--seed: one run seed at a time with --model")
+    run_seed = seed[0] if seed else 0
     from dataclasses import replace
 
     from harness.evaluation import EvaluationError, engine_from_protocol, plans_from_protocol
@@ -62,7 +86,7 @@ def evaluate(
     from harness.protocol import load_protocol
     from harness.scoring import pass_at_1, read_samples
 
-    stated_protocol = load_protocol(protocol)
+    stated_protocol = load_protocol(protocol or "qwen3-1.7b")
     wanted = [part for text in tasks or [] for part in text.split(",") if part]
     plans = plans_from_protocol(stated_protocol, wanted or None)
     engine = engine_from_protocol(stated_protocol)
@@ -71,9 +95,9 @@ def evaluate(
     outside = choose(stated_protocol, model, name, revision, stated)
     if record and outside.kind == "external" and not stated:
         raise UserError(
-            f"--record: {model} is no base model of protocol {protocol}: say with --stated where it comes from"
+            f"--record: {model} is no base model of {stated_protocol.id}: say with --stated where it comes from"
         )
-    folder = out or Path("runs", stated_protocol.id, outside.spec.name, "n0", "base", f"seed{seed}", "evaluation")
+    folder = out or runs / stated_protocol.id / outside.spec.name / "n0" / "base" / f"seed{run_seed}" / "evaluation"
     try:
         with _bar() as progress:
             files, written = evaluate_outside(
@@ -81,7 +105,7 @@ def evaluate(
                 stated_protocol,
                 plans,
                 folder,
-                seed=seed,
+                seed=run_seed,
                 limit=limit,
                 engine=engine,
                 data=data_dir,

@@ -79,6 +79,10 @@ def test_data_import_and_overlap(tmp_path):
         (["evaluate", "--model", "x/y", "--protocol", "nothing"], "protocol 'nothing' is unknown"),
         (["evaluate", "--model", "x/y", "--protocol", "tiny", "--tasks", "aime25"], "'aime25' is no task of"),
         (["evaluate", "--model", "x/y", "--protocol", "tiny", "--record"], "say with --stated where it comes from"),
+        (["evaluate", "--protocol", "tiny", "--method", "nothing"], "method 'nothing' is unknown"),
+        (["evaluate", "--protocol", "tiny", "--limit", "2"], "--limit needs --model"),
+        (["evaluate", "--model", "x/y", "--method", "grpo"], "leave them out with --model"),
+        (["evaluate", "--model", "x/y", "--seed", "1", "--seed", "2"], "one run seed at a time"),
         (["evaluate", "--model", "no/such/model", "--protocol", "tiny"], "no/such/model"),
     ],
 )
