@@ -21,7 +21,15 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 CODE = ("methods", "tasks", "harness", "leaderboard", "reuse_bench", "requirements", "pyproject.toml", "tox.ini")
 """What makes a tree dirty. Results and documents beside the code do not change what a run computes."""
 
-LOCKS = {"cpu": Path("requirements", "cpu.txt"), "gpu": Path("requirements", "gpu.txt")}
+LOCKS = {
+    "cpu": (Path("requirements", "torch-cpu.txt"), Path("requirements", "cpu.txt")),
+    "gpu": (
+        Path("requirements", "torch-gpu.txt"),
+        Path("requirements", "gpu.txt"),
+        Path("requirements", "flash-attn.txt"),
+    ),
+}
+"""The files that pin what a machine has installed, in the order in which they are installed."""
 
 _MATTERS = re.compile(
     r"^(OMP|MKL|OPENBLAS|NUMEXPR|CUDA|CUBLAS|NCCL|GLOO|TORCH|PYTORCH|VLLM|RAY|DS|DEEPSPEED|TOKENIZERS|HF|TRANSFORMERS"
@@ -132,9 +140,19 @@ def _installed_commit() -> tuple[str | None, bool | None, str | None]:
 
 
 def lock_digest(repository: Path = REPOSITORY) -> str | None:
-    """SHA-256 of the lock file for this kind of machine; None where the code was installed without its locks."""
-    path = repository / LOCKS["gpu" if gpus() else "cpu"]
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+    """Digest of the locks for this kind of machine; None where the code was installed without them."""
+    paths = [repository / path for path in LOCKS["gpu" if gpus() else "cpu"]]
+    return joint_digest([path.read_bytes() if path.is_file() else None for path in paths])
+
+
+def joint_digest(contents: Sequence[bytes | None]) -> str | None:
+    """SHA-256 over files, each with its length; None where one is missing."""
+    digest = hashlib.sha256()
+    for content in contents:
+        if content is None:
+            return None
+        digest.update(f"{len(content)}\n".encode() + content)
+    return digest.hexdigest()
 
 
 def installed_packages() -> dict[str, str]:

@@ -168,6 +168,9 @@ def _check(path: Path, store: Path, memory: _Memory, regrade: bool) -> _Checked:
     except ValueError:
         name = path.as_posix()
     one = _Checked(name)
+    if path.is_symlink():
+        one.error("", "the record is a link")
+        return one
     try:
         content = path.read_bytes()
         document = json.loads(content)
@@ -272,7 +275,7 @@ def _check_training(one: _Checked, record: Record, folder: Path) -> None:
         if record.kind == "trained" and record.status != "failed":
             one.error("training", "a trained record needs it")
         return
-    if stated.curve.path != CURVE or not (folder / CURVE).is_file():
+    if stated.curve.path != CURVE or not (folder / CURVE).is_file() or (folder / CURVE).is_symlink():
         return
     try:
         lines = read_updates(folder / CURVE)
@@ -310,7 +313,7 @@ def _check_training(one: _Checked, record: Record, folder: Path) -> None:
 def _check_task(one: _Checked, record: Record, task: str, stated: TaskResult, folder: Path, regrade: bool) -> None:
     name = f"evaluation.{task}"
     path = folder / "samples" / f"{task}.parquet"
-    if stated.samples.path != f"samples/{task}.parquet" or not path.is_file():
+    if stated.samples.path != f"samples/{task}.parquet" or not path.is_file() or path.is_symlink():
         return
     shown = f"{one.path.removesuffix('.json')}/samples/{task}.parquet"
     try:
@@ -570,8 +573,11 @@ def _locks_at(commit: str) -> frozenset[str] | None:
     """Digests of the lock files at a commit; None where the commit is not here."""
     if provenance.file_at(commit, "pyproject.toml") is None:
         return None
-    contents = (provenance.file_at(commit, path.as_posix()) for path in provenance.LOCKS.values())
-    return frozenset(hashlib.sha256(content).hexdigest() for content in contents if content is not None)
+    found = (
+        provenance.joint_digest([provenance.file_at(commit, path.as_posix()) for path in paths])
+        for paths in provenance.LOCKS.values()
+    )
+    return frozenset(digest for digest in found if digest is not None)
 
 
 @cache

@@ -25,6 +25,7 @@ def repository(tmp_path):
     (tmp_path / "requirements").mkdir()
     (tmp_path / "methods" / "a.py").write_text("x = 1\n")
     (tmp_path / "requirements" / "cpu.txt").write_text("a==1\n")
+    (tmp_path / "requirements" / "torch-cpu.txt").write_text("torch==2\n")
     (tmp_path / ".gitignore").write_text("ignored.py\n")
     git("add", "-A")
     git("commit", "-q", "-m", "one")
@@ -69,9 +70,14 @@ def test_the_difference_is_repeatable(repository):
     assert provenance.code_state(repository) == provenance.code_state(repository)
 
 
-def test_the_lock_is_digested(repository, monkeypatch):
+def test_the_locks_are_digested_together(repository, monkeypatch):
     monkeypatch.setattr(provenance, "gpus", list)
-    assert provenance.lock_digest(repository) == hashlib.sha256(b"a==1\n").hexdigest()
+    expected = hashlib.sha256(b"9\ntorch==2\n5\na==1\n").hexdigest()
+    assert provenance.lock_digest(repository) == expected
+    (repository / "requirements" / "torch-cpu.txt").write_text("torch==3\n")
+    assert provenance.lock_digest(repository) != expected
+    (repository / "requirements" / "torch-cpu.txt").unlink()
+    assert provenance.lock_digest(repository) is None
 
 
 def test_a_file_of_a_commit_can_be_read_again(repository):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -328,7 +327,7 @@ def test_source_and_lock_are_compared_with_the_commit(store, monkeypatch):
     try:
         assert verify._source_at("c", "grpo") == source_digest("grpo")
         assert fields(store) == {"provenance.lock_sha256"}
-        edit(store, lambda d: d["provenance"].update(lock_sha256=hashlib.sha256(lock).hexdigest()))
+        edit(store, lambda d: d["provenance"].update(lock_sha256=provenance.joint_digest([lock, lock])))
         assert verify.verify(store).findings == []
         edit(store, lambda d: d["method"].update(source_sha256="1" * 64))
         assert fields(store) == {"method.source_sha256"}
