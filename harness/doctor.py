@@ -95,12 +95,13 @@ def _stack() -> Iterator[Check]:
 
 def _lock(gpu: bool) -> Iterator[Check]:
     kind = "gpu" if gpu else "cpu"
-    path = provenance.REPOSITORY / provenance.LOCKS[kind]
-    if not path.is_file():
+    paths = [provenance.REPOSITORY / path for path in provenance.LOCKS[kind]]
+    if not all(path.is_file() for path in paths):
         meaning = "versions cannot be compared with those that were tested"
         yield Check("packages", "warning", f"no {kind} lock beside the code", meaning, "install from a checkout")
         return
-    stated, installed = pins(path.read_text(encoding="utf-8")), provenance.installed_packages()
+    stated = {name: version for path in paths for name, version in pins(path.read_text(encoding="utf-8")).items()}
+    installed = provenance.installed_packages()
     other = [
         f"{name} {installed.get(name, 'missing')} instead of {version}"
         for name, version in stated.items()
@@ -111,7 +112,7 @@ def _lock(gpu: bool) -> Iterator[Check]:
         meaning = "runs may differ from those of others, or fail; the record names the versions in use"
         yield Check("packages", "warning", shown, meaning, f"python requirements/install.py {kind}")
     else:
-        yield Check("packages", "ok", f"{len(stated)} as in requirements/{path.name}")
+        yield Check("packages", "ok", f"{len(stated)} as in the {kind} lock")
 
 
 def pins(lock: str) -> dict[str, str]:

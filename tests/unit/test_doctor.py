@@ -79,7 +79,9 @@ def test_missing_stack(monkeypatch: pytest.MonkeyPatch) -> None:
 class TestLock:
     def write(self, monkeypatch: pytest.MonkeyPatch, folder: Path, text: str) -> None:
         (folder / "requirements").mkdir()
-        (folder / "requirements" / "cpu.lock").write_text(text)
+        for path in provenance.LOCKS["cpu"]:
+            (folder / path).write_text("")
+        (folder / provenance.LOCKS["cpu"][0]).write_text(text)
         monkeypatch.setattr(provenance, "REPOSITORY", folder)
         monkeypatch.setattr(provenance, "installed_packages", lambda: {"torch": "2.13.0+cpu", "ray": "2.55.0"})
 
