@@ -13,6 +13,7 @@ from harness.models import resolve_model
 from harness.protocol import BaseModelSpec, Protocol, drift
 from harness.records import Cost, ModelRef, ProtocolRef, Record, Seeds, record_folder, write_record
 from harness.run_directory import now
+from harness.scoring import unanswerable_note
 from harness.seeds import derived_seed
 from harness.tiny_model import directory_digest
 
@@ -108,7 +109,8 @@ def evaluate_outside(
     )
     place = record_folder(store / record.relative_path())
     results = evaluation.record_results(files, plans, place)
-    return files, write_record(record.model_copy(update={"evaluation": results}), store)
+    complete = {"evaluation": results, "notes": record.notes | unanswerable_note(results)}
+    return files, write_record(record.model_copy(update=complete), store)
 
 
 def _deviations(

@@ -30,6 +30,7 @@ from harness.records import (
     write_record,
 )
 from harness.run_directory import CellState, RunDirectory, now
+from harness.scoring import unanswerable_note
 from harness.seeds import text_digest
 from harness.tiny_model import directory_digest
 from harness.training import TrainingResult, training_problems
@@ -100,7 +101,10 @@ def record_cell(
         checkpoint = Checkpoint(update=result.updates, digest=result.checkpoint_digest)
     shutil.rmtree(folder, ignore_errors=True)
     building.rename(folder)
-    complete = record.model_copy(update={"training": training, "evaluation": results, "checkpoint": checkpoint})
+    notes = record.notes | unanswerable_note(results)
+    complete = record.model_copy(
+        update={"training": training, "evaluation": results, "checkpoint": checkpoint, "notes": notes}
+    )
     return write_record(complete, store)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.records import GRADERS, FileRef, Sampling, TaskResult, TaskScore, canonical_json, write_atomically
 from methods.errors import UserError
+from tasks.datasets import manifest
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -201,6 +202,34 @@ def task_result(samples: DataFrame, task: str, sampling: Sampling, file: FileRef
         mean_response_tokens=float(samples["response_tokens"].mean()),
         samples=file,
     )
+
+
+def unanswerable_note(results: Mapping[str, TaskResult]) -> dict[str, Any]:
+    """What a record says about problems that cannot be answered as they stand (`tasks.datasets`), apart.
+
+    They stay in every score, so that it compares with published ones. For each task that has some: how many, right
+    samples among them, and pass@1 of the other problems, by grader.
+    """
+    notes = {}
+    for task, result in results.items():
+        described = manifest().get(task)
+        apart = [one in described.unanswerable for one in result.problem_ids] if described else []
+        if not any(apart):
+            continue
+        samples = result.sampling.samples_per_problem
+        notes[task] = {
+            "problems": sum(apart),
+            "right": {
+                grader: sum(count for count, out in zip(counts, apart, strict=True) if out)
+                for grader, counts in result.right_per_problem.items()
+            },
+            "pass_at_1_of_others": {
+                grader: math.fsum(count / samples for count, out in zip(counts, apart, strict=True) if not out)
+                / max(1, len(apart) - sum(apart))
+                for grader, counts in result.right_per_problem.items()
+            },
+        }
+    return {"unanswerable": notes} if notes else {}
 
 
 def _score(samples: DataFrame, grader: str) -> TaskScore:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from harness import scoring
 from harness.records import Sampling, file_ref
 from methods.errors import UserError
+from tasks.datasets import manifest
 
 VERDICTS = ["right", "wrong", "error"]
 
@@ -150,3 +152,20 @@ def test_what_is_no_parquet_file_is_refused(tmp_path, stored):
             scoring.read_samples(path)
     with pytest.raises(UserError, match="says nothing about its origin"):
         scoring.read_identity(half)
+
+
+def test_unanswerable_problems_are_counted_apart(stored, tmp_path, monkeypatch):
+    described = replace(manifest()["olympiadbench"], unanswerable=frozenset({"p0", "elsewhere"}))
+    monkeypatch.setattr(scoring, "manifest", lambda: {"olympiadbench": described})
+    sampling = Sampling(temperature=1.0, top_p=0.7, max_tokens=64, samples_per_problem=2)
+    result = scoring.task_result(scoring.read_samples(stored), "x", sampling, file_ref(stored, tmp_path))
+    assert scoring.unanswerable_note({"olympiadbench": result, "toy": result}) == {
+        "unanswerable": {
+            "olympiadbench": {
+                "problems": 1,
+                "right": {"published": 1, "audited": 1},
+                "pass_at_1_of_others": {"published": 0.5, "audited": 0.5},
+            }
+        }
+    }
+    assert scoring.unanswerable_note({"toy": result}) == {}
