@@ -511,9 +511,9 @@ def _split_unit(tokens: list[Token]) -> tuple[list[Token], int, str]:
         depth += opens(token) - closes(token)
         if depth or index == 0:
             continue
-        if token.text == r"\DEG" and (index + 1 < len(tokens) or _has_angle(tokens)):
+        if token.text == r"\DEG" and (_has_angle(tokens) or not all(map(_is_unit, tokens[index + 1 :]))):
             continue  # an angle inside a formula
-        if token.text in ("%", r"\DEG") or token.text in _CURRENCY or (token.kind == "text" and _is_unit(token)):
+        if token.text in ("%", r"\DEG") or token.text in _CURRENCY or _is_unit(token):
             return tokens[:index], *_unit(tokens[index:])
     return tokens, 0, ""
 
@@ -523,7 +523,7 @@ def _has_angle(tokens: list[Token]) -> bool:
 
 
 def _is_unit(token: Token) -> bool:
-    if token.text in CONNECTIVES or _NOT_UNITS.search(token.text):
+    if token.kind != "text" or token.text in CONNECTIVES or _NOT_UNITS.search(token.text):
         return False
     return len(token.text) > 1 or token.text in _SINGLE_UNITS or token.text in BARE_UNITS
 

@@ -48,6 +48,7 @@ from tasks.grading.values import (
 MAX_CHARACTERS = 10_000
 _REMEMBERED = 50_000
 _INTEGER = re.compile(r"[+-]?\d{1,30}")
+_TIME = re.compile(r"\d{1,2}:\d\d")
 _MARKUP = re.compile(r"(?<!\\)\$")
 _HUNDRED: Tree = ("num", Fraction(100), None)
 
@@ -321,16 +322,18 @@ class _Comparison:
     def _units_agree(self, gold: str, answer: str) -> bool:
         if not gold or not answer or gold == answer or "%" in (gold, answer):
             return True
-        plural = gold.casefold().rstrip("s") == answer.casefold().rstrip("s")
-        if not plural:
-            self.reason = "another unit"
-        return plural
+        first, second = ({word.rstrip("s") for word in unit.casefold().split()} for unit in (gold, answer))
+        if first <= second or second <= first:  # degrees, and degrees Celsius
+            return True
+        self.reason = "another unit"
+        return False
 
     def _same_converted(self, gold_unit: str, a: Tree, answer_unit: str, b: Tree) -> bool:
-        """50% is 0.5, where the gold is at most 1 or says so itself; 90 degrees are pi/2."""
+        """50% is 0.5, but 500% is not 5: whole golds above 1 are counts of per cents. 90 degrees are pi/2."""
         if answer_unit == "%" and gold_unit != "%":
             value = exact(a)
-            return value is not None and abs(value) <= 1 and same_number(a, ("div", b, _HUNDRED))
+            counts = value is not None and value.denominator == 1 and abs(value) > 1
+            return not counts and same_number(a, ("div", b, _HUNDRED))
         if gold_unit == "%" and answer_unit != "%":
             return same_number(("div", a, _HUNDRED), b)
         if "deg" in (gold_unit, answer_unit) and gold_unit != answer_unit:
@@ -371,11 +374,13 @@ class _Comparison:
         if isinstance(gold, Ratio) and isinstance(answer, Ratio):
             if gold.written == answer.written:
                 return True
-            if re.fullmatch(r"\d{1,2}:\d\d", gold.written) or len(gold.parts) != len(answer.parts):
+            if _TIME.fullmatch(gold.written) or len(gold.parts) != len(answer.parts):
                 return False
             scale = [(a.trees[0], b.trees[0]) for a, b in zip(gold.parts, answer.parts, strict=True)]
             (top, bottom), *rest = scale
             return all(same_function(("mul", top, b), ("mul", a, bottom)) for a, b in rest)
+        if isinstance(gold, Ratio) and _TIME.fullmatch(gold.written):
+            return False
         first, second = _quotient(gold), _quotient(answer)
         return first is not None and second is not None and same_function(first, second)
 

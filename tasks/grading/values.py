@@ -23,6 +23,7 @@ from tasks.grading.latex import Tree
 RELATIVE_TOLERANCE = Fraction(1, 100_000)
 _LADDER = (50, 200, 1000)  # digits
 _SPARE = 25  # digits that rounding may have spoilt
+_ENOUGH = 12  # digits that must agree at least
 _MAX_BITS = 1 << 18
 _HUGE = mpf(2) ** 40
 _POINTS = 6
@@ -178,8 +179,11 @@ class _Evaluator:
 
     def __init__(self, point: dict[str, Fraction], digits: int, last: bool) -> None:
         self.point = point
+        self.digits = digits
         self.tiny = mpf(10) ** -(digits - 12)
         self.last = last  # no more digits to be had: what cancels is zero
+        self.lost = 0.0  # digits lost by cancellation
+        self.vague = False  # whether a term vanished beside another: what looks equal may not be
         self.complex = False  # whether a root or logarithm left the real numbers
 
     def __call__(self, tree: Tree) -> Value:
@@ -224,15 +228,25 @@ class _Evaluator:
         largest = max(abs(term) for term in terms)
         if largest == 0:
             return total
-        if any(term != 0 and abs(term) < largest * self.tiny for term in terms):
+        self.vague |= any(term != 0 and abs(term) < largest * self.tiny for term in terms)
+        if abs(total) < largest * self.tiny:
+            if not self.last:
+                raise _Lost
+            if self.vague:
+                raise Undecided("terms of too different size")
+            return mpf(0)
+        self.lost += max(0, mpmath.mag(largest) - mpmath.mag(total)) * math.log10(2)
+        return total
+
+    def near(self, a: Value, b: Value) -> bool:
+        """Whether two values computed here are equal but for rounding."""
+        if not _near(a, b, _sound(self.digits, self.lost, self.last)):
+            return False
+        if self.vague:
             if self.last:
                 raise Undecided("terms of too different size")
             raise _Lost
-        if abs(total) < largest * self.tiny:
-            if self.last:
-                return mpf(0)
-            raise _Lost
-        return total
+        return True
 
     def _power(self, base: Value, exponent: Value) -> Value:
         if base == 0:
@@ -314,6 +328,14 @@ class _Evaluator:
         return value
 
 
+def _sound(digits: int, lost: float, last: bool) -> int:
+    """How many digits are left to compare."""
+    left = digits - math.ceil(lost)
+    if left < _SPARE + _ENOUGH:
+        raise Undecided("too few digits") if last else _Lost
+    return left
+
+
 def _near(a: Value, b: Value, digits: int) -> bool:
     return bool(abs(a - b) <= mpf(10) ** (_SPARE - digits) * max(abs(a), abs(b)))
 
@@ -380,8 +402,9 @@ def same_number(gold: Tree, answer: Tree) -> bool:
         return first == second or _same_rounded(first, second, literal(gold), literal(answer))
 
     def decide(digits: int, last: bool) -> bool:
-        a, b = (_Evaluator({}, digits, last)(tree) for tree in (gold, answer))
-        if _near(a, b, digits):
+        evaluator = _Evaluator({}, digits, last)
+        a, b = evaluator(gold), evaluator(answer)
+        if evaluator.near(a, b):
             return True
         if (isinstance(a, mpc) and isinstance(b, mpc)) or isinstance(a, mpc) != isinstance(b, mpc):
             return _approximates(gold, answer, a, b)
@@ -493,6 +516,7 @@ def _compare_at_points(
     def decide(digits: int, last: bool) -> bool:
         real: list[tuple[Value, Value]] = []
         other: list[tuple[Value, Value]] = []
+        vague, lost = False, 0.0
         for point in itertools.islice(_points(names, discrete, signed), 4 * wanted):
             if len(real) >= wanted:
                 break
@@ -505,11 +529,16 @@ def _compare_at_points(
                 b = evaluator(answer)
             except (Undefined, ZeroDivisionError):
                 return False
+            vague |= evaluator.vague
+            lost = max(lost, evaluator.lost)
             (other if evaluator.complex else real).append((a, b))
         pairs = real if len(real) >= min(3, wanted) else real + other
         if len(pairs) < min(3, wanted):
             raise Undecided("too few points where the gold is defined")
-        return agree(pairs, digits)
+        same = agree(pairs, _sound(digits, lost, last))
+        if same and vague:
+            raise Undecided("terms of too different size") if last else _Lost
+        return same
 
     return bool(_laddered(decide))
 
@@ -583,9 +612,10 @@ def compare_numbers(a: Tree, b: Tree) -> int:
         return (first > second) - (first < second)
 
     def decide(digits: int, last: bool) -> int:
-        x, y = (_Evaluator({}, digits, last)(tree) for tree in (a, b))
+        evaluator = _Evaluator({}, digits, last)
+        x, y = evaluator(a), evaluator(b)
         if isinstance(x, mpc) or isinstance(y, mpc):
             raise Undecided("order of complex numbers")
-        return 0 if _near(x, y, digits) else int(x > y) - int(x < y)
+        return 0 if evaluator.near(x, y) else int(x > y) - int(x < y)
 
     return int(_laddered(decide))

@@ -451,6 +451,8 @@ TABLE: dict[str, list[tuple[str, list[str], list[str]]]] = {
             [r"\color{red}{7}", r"{\bf 7}", r"\displaystyle 7", r"\underline{7}", r"\(7\)", r"\boxed{7}"],
             [r"7 \pmod{9}", r"7 \text{ (approximately)}"],
         ),
+        (r"25^{\circ} \mathrm{C}", ["25", r"25^\circ", r"25^\circ\text{C}"], ["26", r"25^\circ \mathrm{F}"]),
+        ("1.25", [r"125\%", r"\frac54"], [r"12.5\%", "125"]),
         ("150", [r"150\,\mathrm{J/(kg\,K)}", r"150\ \text{cm}^3"], [r"150\ \Omega", "150, 151"]),
         (r"\frac{a}{2}", ["1/2a", "a/2", "0.5a"], [r"\frac{2}{a}"]),
         (r"\frac{1}{2a}", ["1/2a", "1/(2a)"], ["1/a"]),
