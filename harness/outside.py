@@ -78,7 +78,7 @@ def evaluate_outside(
         return files, None
     seconds = evaluation.seconds_taken(out)
     collected = provenance.collect(started=started, ended=now())
-    deviations = _deviations(outside, protocol, plans, limit, data)
+    deviations = _deviations(outside, protocol, plans, limit, data) + provenance.deviations(collected)
     record = Record(
         kind=outside.kind,
         status="done",

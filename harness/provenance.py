@@ -81,6 +81,18 @@ def collect(
     )
 
 
+def deviations(found: Provenance) -> list[str]:
+    """Why a run of this code cannot be in the closed division, one line each: nobody could have the same code."""
+    lines = []
+    if found.commit is None:
+        lines.append("code: it comes from no commit")
+    elif found.dirty is not False:
+        lines.append(f"code: it differs from commit {found.commit[:12]}")
+    if found.lock_sha256 is None:
+        lines.append("code: it was installed without the locks of requirements/")
+    return lines
+
+
 def _own_version() -> str:
     try:
         return metadata.version(DISTRIBUTION)

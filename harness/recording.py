@@ -59,7 +59,7 @@ def record_cell(
     started = state.attempts[0].started if state.attempts else now()
     collected = provenance.collect(started=started, ended=now(), command=command)
     used = json.loads(run.worker.read_text()) if run.worker.exists() else {}
-    changed = deviations(protocol, cell) + evaluation.data_deviations(plans)
+    changed = deviations(protocol, cell) + evaluation.data_deviations(plans) + provenance.deviations(collected)
     registered = lookup(cell.method)
     record = Record(
         kind="trained",

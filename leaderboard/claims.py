@@ -302,21 +302,23 @@ class Printed:
 
 
 class Reproduced:
-    """Records of one or more protocols, closed division unless told otherwise.
+    """Records of one or more protocols: the closed division, or the open one where nothing is closed.
 
     The bounds of a lead are those of the difference to each rival, at a level that holds for all comparisons of the
     claim at once (Bonferroni); the lead over the best rival is the smallest of the differences.
     """
 
     def __init__(
-        self, results: tables.Results, *, division: str = "closed", grader: tables.Grader = "published"
+        self, results: tables.Results, *, division: str | None = None, grader: tables.Grader = "published"
     ) -> None:
         self._results = results
         self._grader = grader
         self._cells: dict[tuple[str, int], dict[str, list[Record]]] = {}
         self._tasks: dict[tuple[str, int], tuple[str, ...]] = {}
+        divisions = {record.division for _, record in results.records if record.kind == "trained"}
+        self.division = division or ("open" if divisions == {"open"} else "closed")
         for (protocol, found, model, reuse, method), records in results.cells().items():
-            if found == division and method != tables.BASE:
+            if found == self.division and method != tables.BASE:
                 self._cells.setdefault((model, reuse), {})[method] = records
                 self._tasks[model, reuse] = results.tasks[protocol]
 

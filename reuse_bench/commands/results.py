@@ -75,15 +75,18 @@ def claims(
     if source is ClaimSource.PUBLISHED:
         if protocol:
             raise UserError("--protocol: the printed tables have no protocol: use it with --source results")
+        title = "the printed tables"
         outcomes = rules.evaluate(files, rules.Printed())
     else:
         results = rules.protocols_for_claims(tables.load(records), protocol or [])
-        outcomes = rules.evaluate(files, rules.Reproduced(results, grader=grader.value))
+        reproduced = rules.Reproduced(results, grader=grader.value)
+        title = f"{records} ({reproduced.division} division)"
+        outcomes = rules.evaluate(files, reproduced)
     if as_json:
         _print_json([outcome.as_json() for outcome in outcomes])
     else:
         colours = {"holds": "green", "fails": "red", "inconclusive": "yellow", "no data": "dim"}
-        table = Table(title=f"Claims on {'the printed tables' if source is ClaimSource.PUBLISHED else str(records)}")
+        table = Table(title=escape(f"Claims on {title}"))
         for column in ("id", "claim", "verdict", "figures"):
             table.add_column(column, overflow="fold")
         for outcome in outcomes:

@@ -168,3 +168,17 @@ def test_everything_together_is_a_provenance():
     assert found.hardware["memory_gib"] > 0
     assert found.python.endswith(found.python.split()[-1])
     assert found.packages["numpy"] == metadata.version("numpy")
+
+
+def test_code_that_nobody_can_have_is_a_deviation():
+    found = provenance.collect(started="x", ended="x", command=[])
+    closed = {"commit": "a" * 40, "dirty": False, "diff_sha256": None, "lock_sha256": "b" * 64}
+    assert provenance.deviations(found.model_copy(update=closed)) == []
+    for change, words in (
+        ({"commit": None}, "no commit"),
+        ({"dirty": True}, "differs from commit aaaaaaaaaaaa"),
+        ({"dirty": None}, "differs from commit"),
+        ({"lock_sha256": None}, "without the locks"),
+    ):
+        (line,) = provenance.deviations(found.model_copy(update=closed | change))
+        assert words in line
