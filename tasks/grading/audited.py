@@ -105,7 +105,9 @@ def _judge(gold: str, answer: str, rule: Rule) -> Judgement:
     try:
         wanted = _united(read(gold))
     except Unreadable as caught:
-        return wrong(f"the gold is no formula ({caught}), and the words differ")
+        if _is_prose(as_written):
+            return wrong("other words")
+        return error(f"the gold cannot be read: {caught}")
     try:
         given = _united(read(answer, several=len(wanted) > 1))
     except Unreadable as caught:

@@ -136,6 +136,8 @@ def box(answer: str) -> str:
         ("73", r"73.0000001", "aime24", "wrong"), ("73", r"\text{seventy-three}", "aime24", "wrong"),
         ("1/2", "1/2", "aime24", "error"), ("4.2", "4.25", "olympiadbench", "right"),
         ("4.2", "4.31", "olympiadbench", "wrong"), ("4.2", "4.25", "math500", "wrong"), ("", "5", "math500", "error"),
+        (r"\frac{1", "5", "math500", "error"), (r"\frac{1", r"\frac12", "math500", "error"),
+        (r"\text{odd}", "5", "math500", "wrong"), ("4:40 a.m.", "4:40 a.m.", "math500", "right"),
     ],
 )  # fmt: skip
 def test_tasks_judge_by_their_rule(gold, answer, task, audited):
