@@ -335,21 +335,22 @@ def _with_leaders(table: pd.DataFrame, against: dict[tuple[Any, ...], dict[str, 
     The base model is not a competitor. A comparison with one seed on a side leaves out the seeds, so it separates
     nothing.
     """
-    table["leader"] = False
-    table["tied"] = False
-    for column in ("p_value", "p_holm", "detectable"):
-        table[column] = np.nan
+    columns: dict[str, list[Any]] = {name: [False] * len(table) for name in ("leader", "tied")}
+    columns |= {name: [np.nan] * len(table) for name in ("p_value", "p_holm", "detectable")}
     competing = table[(table["method"] != BASE) & table["score"].notna()]
     for block, group in groups(competing, [*BLOCK, "task"]):
         top = int(group["score"].to_numpy().argmax())
         leader = group["method"].iloc[top]
-        table.loc[group.index[top], ["leader", "tied"]] = True
+        columns["leader"][group.index[top]] = columns["tied"][group.index[top]] = True
         for index, method in zip(group.index, group["method"], strict=True):
             if method == leader:
                 continue
             row = against[(*block, *sorted((method, leader)))]
-            table.loc[index, ["p_value", "p_holm", "detectable"]] = [row["p_value"], row["p_holm"], row["detectable"]]
-            table.loc[index, "tied"] = not row["separated"]
+            for name in ("p_value", "p_holm", "detectable"):
+                columns[name][index] = row[name]
+            columns["tied"][index] = not row["separated"]
+    for name, values in columns.items():
+        table[name] = values
     return table
 
 
