@@ -209,7 +209,8 @@ class _Call:
                     self._run(worker, batch)
                 except _ChildDied as caught:
                     limit = _LIMITS.get(caught.status)
-                    self._blame(batch, limit or f"the grading process ended with status {caught.status}", bool(limit))
+                    reason = limit or f"the grading process ended with status {caught.status}"
+                    self._blame(batch, reason, certain=caught.status == -signal.SIGPROF)
                     if limit is None:  # killed by somebody else, perhaps in the middle of a frame
                         worker.kill()
                         worker = None
@@ -217,7 +218,8 @@ class _Call:
                     silent = worker.process.poll() is None
                     status = worker.kill()
                     worker = None
-                    self._blame(batch, "time limit" if silent else f"the grading process ended ({status})", silent)
+                    reason = "time limit" if silent else f"the grading process ended with status {status}"
+                    self._blame(batch, reason, certain=silent)
         except BaseException as caught:
             self.done.put(caught)
         finally:
@@ -261,7 +263,8 @@ class _Call:
     def _blame(self, batch: list[int], reason: str, certain: bool) -> None:
         """The first missing verdict is the one that ended the child; the others get another child.
 
-        What ended by accident, by a signal from elsewhere for example, is tried once more.
+        What ended by a signal from elsewhere, or where the memory may have been full of earlier answers, is tried
+        once more.
         """
         unfinished = [number for number in batch if self.jobs[number].wanted]
         if not unfinished:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tasks.grading.types import RIGHT, Judgement, error, wrong
 
-_REMEMBERED = 20_000  # parsed pieces of text, and compared pairs; some hundred megabytes at the very most
+_REMEMBERED = 5_000  # parsed pieces of text, and compared pairs: tens of megabytes
 
 
 class _Remember:
