@@ -46,6 +46,7 @@ def ray_cluster(address: str | None, *, cells_at_once: int = 1, pretend_gpus: in
             ray.init(address=address, log_to_driver=False, logging_level="ERROR")
         else:
             ray.init(
+                address="local",  # not another one that happens to run on this machine
                 num_cpus=CPUS_PER_CELL * cells_at_once,
                 num_gpus=pretend_gpus or None,
                 include_dashboard=False,
