@@ -169,8 +169,12 @@ function enhance(box) {
   details.addEventListener("keydown", (event) => {
     if (event.key === "Escape") { details.open = false; details.querySelector("summary").focus(); }
   });
+  // A click on a label moves the focus to nowhere for a moment: close only when it has gone somewhere else.
   details.addEventListener("focusout", (event) => {
-    if (!details.contains(event.relatedTarget)) details.open = false;
+    if (event.relatedTarget && !details.contains(event.relatedTarget)) details.open = false;
+  });
+  document.addEventListener("pointerdown", (event) => {
+    if (!details.contains(event.target)) details.open = false;
   });
 
   const wanted = /^(.+):(asc|desc)$/.exec(address.get("sort." + name) || "");

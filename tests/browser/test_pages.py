@@ -1,0 +1,358 @@
+"""The pages in a real Chromium: from the file system and from a server, with and without JavaScript."""
+
+import shutil
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from leaderboard import site
+from tests.synthetic import synthetic_store
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+PAPER = {"aime25": (6, 4), "math500": (10, 2)}
+TABLE = "heldout-qwen3-1.7b-base-v1"
+RUN = "runs/qwen3-1.7b/qwen3-1.7b-base/n8/respo/seed0.html"
+KINDS = [
+    "index.html",
+    "boards/qwen3-1.7b-base-v1.html",
+    "boards/tiny-qwen3-v1.html",
+    "methods.html",
+    "methods/respo.html",
+    "benchmarks.html",
+    "benchmarks/aime25.html",
+    "compare.html",
+    "compare/vespo--respo.html",
+    "claims.html",
+    "runs.html",
+    RUN,
+    "how.html",
+    "glossary.html",
+    "downloads.html",
+]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("browser")
+    synthetic_store(
+        folder / "store", protocol="qwen3-1.7b", models=("Qwen3-1.7B-Base",), reuses=(8, 32), seeds=(0, 1), tasks=PAPER,
+        statuses={("gspo", 32, 0): "failed", ("gspo", 32, 1): "failed"}, base=True,
+    )  # fmt: skip
+    synthetic_store(folder / "store", reuses=(8, 32), seeds=(0,), tasks={"tiny_sum3": (12, 4)}, updates=32)
+    site.build(folder / "store", folder / "pages" / "sub" / "path", workers=1)
+    return folder / "pages"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine")
+    with playwright.sync_playwright() as driver:
+        launched = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="module")
+def server(root):
+    seen = []
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_request(self, code="-", size="-"):
+            seen.append((self.path, int(code)))
+
+    running = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(root)))
+    threading.Thread(target=running.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{running.server_address[1]}/sub/path", seen
+    running.shutdown()
+
+
+class Visit:
+    """A page with everything that went wrong on it."""
+
+    def __init__(self, browser, **options):
+        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        self.page = self.context.new_page()
+        self.problems: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda m: self.problems.append(m.text) if m.type in ("error", "warning") else None)
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("requestfailed", lambda request: self.problems.append(f"failed: {request.url}"))
+
+
+@pytest.fixture
+def visit(browser):
+    opened = []
+
+    def make(**options):
+        opened.append(Visit(browser, **options))
+        return opened[-1]
+
+    yield make
+    for one in opened:
+        one.context.close()
+
+
+def file(root: Path, name: str) -> str:
+    return (root / "sub" / "path" / name.split("?")[0]).as_uri() + ("?" + name.split("?")[1] if "?" in name else "")
+
+
+def column(page, table, key, view=".published-1"):
+    """Texts of a column as they are seen, in the order of the rows."""
+    return page.evaluate(
+        """([table, key]) => {
+            const box = document.querySelector(`[data-table="${table}"]`);
+            const index = [...box.querySelectorAll("thead th")].findIndex((th) => th.dataset.key === key);
+            return [...box.querySelectorAll("tbody tr:not(.group)")].filter((row) => row.offsetParent)
+                .map((row) => row.cells[index].innerText.split("\\n")[0].replace(/[★≈]/, "").trim());
+        }""",
+        [table, key],
+    )
+
+
+def test_pages_obey_their_own_policy_and_ask_for_nothing_else(root, visit):
+    one = visit()
+    for name in KINDS:
+        one.page.goto(file(root, name))
+        # Styles and script did load under the policy: the font is ours, and the script has left its mark.
+        assert one.page.evaluate("document.documentElement.classList.contains('js')"), name
+        assert one.page.evaluate("getComputedStyle(document.body).margin") == "0px", name
+    assert one.problems == []
+    assert all(url.startswith(("file:", "data:")) for url in one.requests)
+
+
+def test_pages_work_under_any_path_of_a_server(server, visit):
+    base, seen = server
+    one = visit()
+    for name in KINDS:
+        one.page.goto(f"{base}/{name}")
+    assert one.problems == []
+    assert {code for _, code in seen} <= {200, 304}
+    assert all(path.startswith("/sub/path/") for path, _ in seen)
+
+
+def test_the_policy_would_stop_foreign_code(root, visit):
+    one = visit()
+    one.page.goto(file(root, "index.html"))
+    stopped = one.page.evaluate(
+        """() => new Promise((done) => {
+            document.addEventListener("securitypolicyviolation", (event) => done(event.violatedDirective));
+            const script = document.createElement("script");
+            script.textContent = "window.owned = true";
+            document.head.append(script);
+            setTimeout(() => done("nothing"), 2000);
+        })"""
+    )
+    assert stopped.startswith("script-src")
+    assert not one.page.evaluate("window.owned")
+
+
+@pytest.mark.parametrize(("scheme", "names"), [("light", KINDS), ("dark", ["index.html", RUN, "claims.html"])])
+def test_axe_finds_nothing_serious(root, visit, scheme, names):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    one = visit(color_scheme=scheme)
+    for name in names:
+        one.page.goto(file(root, name))
+        # One opened table of each sort is enough, and all of them would be slow to check.
+        one.page.evaluate("[...document.querySelectorAll('details')].slice(0, 3).forEach((d) => { d.open = true; })")
+        found = axe.run(one.page).response["violations"]
+        serious = [
+            (v["id"], v["nodes"][0]["html"][:200], v["nodes"][0].get("failureSummary", "")[:300])
+            for v in found
+            if v["impact"] in ("serious", "critical")
+        ]
+        assert serious == [], name
+
+
+def test_sorting_keeps_groups_and_is_in_the_address(root, visit):
+    one = visit()
+    one.page.goto(file(root, "index.html"))
+    before = column(one.page, TABLE, "macro")
+    one.page.click(f'[data-table="{TABLE}"] th[data-key="macro"] button')
+    assert f"sort.{TABLE}=macro:desc" in one.page.url
+    after = column(one.page, TABLE, "macro")
+    groups = [after[1:5], after[5:9]]
+    for found, start in zip(groups, (1, 5), strict=True):
+        known = [float(text) for text in found if text != "–"]
+        assert known == sorted(known, reverse=True)
+        assert sorted(found) == sorted(before[start : start + 4])
+    assert groups[1][-1] == "–"
+    assert one.page.get_attribute(f'[data-table="{TABLE}"] th[data-key="macro"]', "aria-sort") == "descending"
+    other = visit()
+    other.page.goto(one.page.url)
+    assert column(other.page, TABLE, "macro") == after
+    one.page.click(f'[data-table="{TABLE}"] th[data-key="macro"] button')
+    one.page.click(f'[data-table="{TABLE}"] th[data-key="macro"] button')
+    assert column(one.page, TABLE, "macro") == before
+    assert "sort" not in one.page.url
+
+
+def test_filtering_and_its_address(root, visit):
+    one = visit()
+    one.page.goto(file(root, "index.html"))
+    one.page.fill(f'[data-table="{TABLE}"] input[type=search]', "respo")
+    assert column(one.page, TABLE, "method") == ["ReSPO", "ReSPO"]
+    assert one.page.inner_text(f'[data-table="{TABLE}"] output') == "2 of 9 rows"
+    other = visit()
+    other.page.goto(one.page.url)
+    assert column(other.page, TABLE, "method") == ["ReSPO", "ReSPO"]
+    one.page.fill(f'[data-table="{TABLE}"] input[type=search]', "<b>nothing")
+    assert column(one.page, TABLE, "method") == []
+
+
+def test_columns_can_be_left_out(root, visit):
+    one = visit()
+    one.page.goto(file(root, "index.html"))
+    box = f'[data-table="{TABLE}"]'
+    one.page.click(f"{box} .tools summary")
+    one.page.click(f'{box} .choices label:has-text("AIME 2025")')
+    assert not one.page.is_visible(f'{box} th[data-key="aime25"]')
+    other = visit()
+    other.page.goto(one.page.url)
+    assert not other.page.is_visible(f'{box} th[data-key="aime25"]')
+    assert other.page.is_visible(f'{box} th[data-key="math500"]')
+
+
+def test_grader_and_measure_switch_every_score(root, visit):
+    one = visit()
+    one.page.goto(file(root, "index.html"))
+    published = column(one.page, TABLE, "macro")
+    one.page.click("label[for=measure-k]")
+    at_k = column(one.page, TABLE, "macro")
+    assert all(float(b) >= float(a) for a, b in zip(published, at_k, strict=True) if a != "–")
+    assert at_k != published
+    one.page.click("label[for=grader-audited]")
+    assert "grader=audited" in one.page.url
+    assert "measure=k" in one.page.url
+    both = column(one.page, TABLE, "macro")
+    assert both not in (published, at_k)
+    other = visit()
+    other.page.goto(one.page.url)
+    assert column(other.page, TABLE, "macro") == both
+
+
+def test_an_address_with_nonsense_does_no_harm(root, visit):
+    one = visit()
+    one.page.goto(
+        file(root, f"index.html?grader=%3Cimg%3E&measure=7&sort.{TABLE}=x%22%5D:desc&hide.{TABLE}=%3Cscript%3E,,&q=1")
+    )
+    assert one.problems == []
+    assert len(column(one.page, TABLE, "macro")) == 9
+
+
+def test_without_javascript_everything_is_there(root, visit):
+    with_script, without = visit(), visit(java_script_enabled=False)
+    with_script.page.goto(file(root, "index.html"))
+    without.page.goto(file(root, "index.html"))
+    cells = f'[data-table="{TABLE}"] tbody tr:not(.group)'
+    assert without.page.locator(cells).count() == with_script.page.locator(cells).count() == 9
+    assert without.page.locator("svg.chart").count() == with_script.page.locator("svg.chart").count() >= 5
+    assert not without.page.locator(".tools").first.is_visible()
+    first = without.page.locator(f"{cells} .v.published-1").first
+    assert first.is_visible()
+    without.page.click("label[for=grader-audited]")
+    assert not first.is_visible()
+    assert without.page.locator(f"{cells} .v.audited-1").first.is_visible()
+    assert without.problems == []
+
+
+def test_the_keyboard_reaches_and_works_everything(root, visit):
+    one = visit()
+    one.page.goto(file(root, "index.html"))
+    one.page.keyboard.press("Tab")
+    assert one.page.evaluate("document.activeElement.className") == "skip"
+    assert one.page.evaluate("document.activeElement.getBoundingClientRect().top") >= 0
+    wanted = {"theme", "sort", "radio", "search", "summary", "region"}
+    for _ in range(120):
+        one.page.keyboard.press("Tab")
+        found = one.page.evaluate(
+            """() => { const e = document.activeElement;
+                const style = getComputedStyle(e.type === "radio" ? e.nextElementSibling : e);
+                return [e.className, e.type, e.tagName.toLowerCase(), e.getAttribute("role"), style.outlineStyle]; }"""
+        )
+        wanted -= set(found)
+        assert found[4] != "none", found
+        if not wanted:
+            break
+    assert wanted == set()
+    one.page.focus("#grader-published")
+    one.page.keyboard.press("ArrowRight")
+    assert "grader=audited" in one.page.url
+    one.page.focus(f'[data-table="{TABLE}"] th[data-key="macro"] button')
+    one.page.keyboard.press("Enter")
+    assert "macro:desc" in one.page.url
+    one.page.focus(f'[data-table="{TABLE}"] .tools summary')
+    one.page.keyboard.press("Enter")
+    assert one.page.is_visible(f'[data-table="{TABLE}"] .choices')
+    one.page.keyboard.press("Escape")
+    assert not one.page.is_visible(f'[data-table="{TABLE}"] .choices')
+
+
+def test_dark_mode_by_system_and_by_choice(root, visit):
+    shade = "getComputedStyle(document.body).backgroundColor"
+    light, dark = visit(color_scheme="light"), visit(color_scheme="dark")
+    for one in (light, dark):
+        one.page.goto(file(root, "index.html"))
+    assert light.page.evaluate(shade) == "rgb(255, 255, 255)"
+    assert dark.page.evaluate(shade) == "rgb(20, 23, 28)"
+    light.page.click("button.theme")
+    light.page.click("button.theme")
+    assert light.page.inner_text("button.theme") == "Theme: dark"
+    assert light.page.evaluate(shade) == "rgb(20, 23, 28)"
+    light.page.goto(file(root, "methods.html"))
+    assert light.page.evaluate(shade) == "rgb(20, 23, 28)"
+
+
+@pytest.mark.parametrize("width", [360, 820, 1440])
+def test_no_page_is_wider_than_the_window(root, visit, width):
+    one = visit(viewport={"width": width, "height": 800})
+    for name in KINDS:
+        one.page.goto(file(root, name))
+        assert one.page.evaluate("document.documentElement.scrollWidth") <= width, name
+
+
+def test_nothing_shifts_while_a_page_loads(server, visit):
+    base, _ = server
+    one = visit()
+    one.page.add_init_script(
+        """window.shifts = 0;
+        new PerformanceObserver((list) => { for (const e of list.getEntries()) window.shifts += e.value; })
+            .observe({ type: "layout-shift", buffered: true });"""
+    )
+    for name in ("index.html", RUN, "runs.html"):
+        one.page.goto(f"{base}/{name}")
+        one.page.wait_for_timeout(300)
+        assert one.page.evaluate("window.shifts") < 0.01, name
+
+
+def test_tooltips_say_what_is_drawn(root, visit):
+    one = visit()
+    one.page.goto(file(root, RUN))
+    chart = one.page.locator("svg.chart[data-axes]").first
+    chart.scroll_into_view_if_needed()
+    box = chart.bounding_box()
+    one.page.mouse.move(box["x"] + box["width"] * 0.98, box["y"] + box["height"] * 0.5)
+    tip = one.page.locator(".tip:visible")
+    assert tip.count() == 1
+    value = float(tip.locator("span").inner_text())
+    panel = one.page.locator(".panel", has=chart).first
+    panel.locator("summary").click()
+    last = panel.locator("tbody tr").last.locator("td").inner_text()
+    assert value == pytest.approx(float(last), abs=0.3)
+
+
+def test_print_leaves_the_tools_out(root, visit):
+    one = visit(color_scheme="dark")
+    one.page.goto(file(root, "index.html"))
+    one.page.emulate_media(media="print")
+    assert not one.page.locator(".tools").first.is_visible()
+    assert not one.page.locator("nav[aria-label=Pages]").is_visible()
+    assert one.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert len(one.page.pdf(format="A4")) > 10_000
