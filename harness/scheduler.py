@@ -142,6 +142,7 @@ def run_grid(
     runs: Path,
     *,
     listener: Listener | None = None,
+    tick: Callable[[], None] | None = None,
     retry_seconds: float = 5.0,
 ) -> dict[str, Ending]:
     """Bring every cell to its end, on the Ray that this process is connected to; returns how each has ended.
@@ -151,6 +152,7 @@ def run_grid(
         ray_address: where training processes connect to.
         runs: folder of runs, seen by all nodes.
         listener: told of everything that happens.
+        tick: called again and again, about twice a second or more often.
         retry_seconds: pause before a cell is tried again; doubled for each of its failures.
 
     Raises:
@@ -158,7 +160,7 @@ def run_grid(
         KeyboardInterrupt: interrupted, or stopped with `request_stop`; the same call continues.
     """
     with driver_lock(runs), (runs / JOURNAL).open("a", encoding="utf-8") as journal:
-        return _Driver(items, ray_address, runs, journal, listener, retry_seconds).run()
+        return _Driver(items, ray_address, runs, journal, listener, tick, retry_seconds).run()
 
 
 class _Driver:
@@ -169,13 +171,14 @@ class _Driver:
         runs: Path,
         journal: IO[str],
         listener: Listener | None,
+        tick: Callable[[], None] | None,
         retry_seconds: float,
     ) -> None:
         self.items = {item.work.id: item for item in items}
         if len(self.items) != len(items):
             raise ValueError("two cells have the same id")
         self.address, self.runs, self.journal = ray_address, runs, journal
-        self.listener, self.retry_seconds = listener, retry_seconds
+        self.listener, self.tick, self.retry_seconds = listener, tick, retry_seconds
         self.endings: dict[str, Ending] = {}
         self.failures = {identity: Failures() for identity in self.items}
         self.queue = Queue()
@@ -204,6 +207,8 @@ class _Driver:
                 self._see_nodes()
                 self._start()
                 self._collect()
+                if self.tick:
+                    self.tick()
         except BaseException:
             self._end_all()
             raise

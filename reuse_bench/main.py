@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from methods.errors import UserError
-from reuse_bench.commands import data, evaluation, facts, grading, methods, protocols, results, runs, site
+from reuse_bench.commands import cluster, data, evaluation, facts, grading, methods, protocols, results, runs, site
 
 EXIT_CHECK_FAILED = 1
 EXIT_USAGE = 2
@@ -30,6 +30,7 @@ methods.register(app)
 protocols.register(app)
 data.register(app)
 runs.register(app)
+cluster.register(app)
 evaluation.register(app)
 grading.register(app)
 results.register(app)

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from reuse_bench.commands.cluster import run_on_cluster, with_gpus
 from reuse_bench.commands.protocols import Set, parse_overrides
 
 if TYPE_CHECKING:
@@ -71,14 +72,23 @@ def run(
     model: Models = None,
     seed: Seeds = None,
     address: Address = None,
+    gpus_per_cell: Annotated[int | None, typer.Option(help="GPUs of a cell, in place of the protocol's.")] = None,
     runs: Runs = Path("runs"),
     results: Results = Path("results"),
     settings: Set = None,
 ) -> None:
-    """Train, evaluate and record cells of a protocol. What is complete is kept: the same command continues."""
+    """Train, evaluate and record cells of a protocol. What is complete is kept: the same command continues.
+
+    On a running Ray cluster (--address) as many cells at once as fit; without it, one after the other.
+    """
     from harness.runner import run_cell
 
     jobs = _jobs(protocol, method, reuse, model, seed, runs, results, settings)
+    if gpus_per_cell is not None:
+        jobs = with_gpus(jobs, gpus_per_cell)
+    if address is not None:
+        run_on_cluster(jobs, address)
+        return
 
     def step(job: CellJob, ray_address: str, report: Any) -> str:
         record = run_cell(job, ray_address, report)
