@@ -28,6 +28,7 @@ DESCRIPTIONS = {
     "heldout": "one row a cell and benchmark: score, 95 % interval, tie group, published value, verdict, by grader",
     "training": "one row a cell and training measure: score with interval, published value and verdict",
     "comparisons": "one row a pair of methods, N and benchmark: paired difference with interval, p and Holm-adjusted p",
+    "stability": "one row a model and N: how far two halves of the problems give the same order of methods, by grader",
     "problems": "one row a record, benchmark and problem: right samples under both graders",
     "updates": "one row a record and policy update: the numbers of updates.jsonl",
     "samples": "one row a sample: response, verdicts, seed",
@@ -52,6 +53,7 @@ def export_tables(results: tables.Results, *, samples: bool = False) -> dict[str
         "heldout": _flat(by_grader(tables.heldout)),
         "training": _flat(tables.training(results)),
         "comparisons": by_grader(tables.comparisons),
+        "stability": by_grader(tables.stability),
         "problems": _problems(results),
         "updates": _updates(results),
     }

@@ -412,6 +412,32 @@ def comparisons(results: Results, *, grader: Grader = "published", k: int = 1) -
     return table
 
 
+def stability(results: Results, *, grader: Grader = "published", splits: int = 1000, seed: int = 0) -> pd.DataFrame:
+    """One row a block: how far the order of its methods is the same on two random halves of the problems.
+
+    Columns: the block's, methods (how many), problems, stability (mean Spearman correlation, at most 1; NaN for fewer
+    than two methods). Every benchmark's problems count alike.
+    """
+    blocks: dict[tuple[Any, ...], list[Floats]] = {}
+    for key, records in results.cells().items():
+        cell = matrices(records, results.tasks[key[0]], grader=grader) if key[-1] != BASE else None
+        if cell is not None:
+            blocks.setdefault(key[:-1], []).append(np.concatenate([matrix.mean(axis=0) for matrix in cell]))
+    rows = []
+    for block, methods in blocks.items():
+        table = np.stack(methods)
+        rng = np.random.default_rng(seed)
+        rows.append(
+            {
+                **dict(zip(BLOCK, block, strict=True)),
+                "methods": table.shape[0],
+                "problems": table.shape[1],
+                "stability": statistics.rank_stability(table, splits=splits, rng=rng),
+            }
+        )
+    return pd.DataFrame(rows, columns=[*BLOCK, "methods", "problems", "stability"])
+
+
 def require_same_problems(first: Sequence[Record], second: Sequence[Record], tasks: Sequence[str]) -> None:
     """Refuse to pair cells that were evaluated on different problems.
 

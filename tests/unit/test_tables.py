@@ -109,6 +109,13 @@ def test_one_seed_separates_nobody(tmp_path):
     assert training["tied"].all()
 
 
+def test_rank_stability_of_a_block_is_repeatable(results):
+    found = tables.stability(results)
+    assert found[["reuse", "methods", "problems"]].to_numpy().tolist() == [[8, 4, 384], [32, 4, 384]]
+    assert found["stability"].between(-1, 1).all()
+    pd.testing.assert_frame_equal(found, tables.stability(results))
+
+
 def test_training_scores_follow_from_the_curves(results):
     table = tables.training(results)
     found = row(table, method="respo", reuse=8, measure="late")
