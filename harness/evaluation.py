@@ -299,16 +299,15 @@ def _run_children(
     tell = progress or (lambda done, total, what: None)
     with log.open("ab") as stream, _children(jobs, stream, options) as children:
         counters = [_JournalCounter(Path(job["journal"])) for job in jobs]
-        while True:
-            alive = [child for child in children if child.poll() is None]
+        codes: list[int | None] = [None]
+        while None in codes and not any(codes):
+            time.sleep(POLL_SECONDS)
+            codes = [child.poll() for child in children]
             done = sum(counter.count() for counter in counters)
             tell(done, total, "starting" if not done else "grading" if done >= total else "generating")
-            if any(child.returncode for child in children) or not alive:
-                break
-            time.sleep(POLL_SECONDS)
-    for job, child in zip(jobs, children, strict=True):
-        if child.returncode:
-            _raise_failure(Path(job["out"]), log, child.returncode)
+    for job, code in zip(jobs, codes, strict=True):
+        if code:
+            _raise_failure(Path(job["out"]), log, code)
 
 
 def _raise_failure(folder: Path, log: Path, code: int) -> None:

@@ -210,6 +210,12 @@ def test_a_crash_names_the_log(model, tmp_path, monkeypatch):
         evaluate_checkpoint(model, [PLAN], tmp_path / "out", seed=0)
 
 
+def test_a_crash_of_one_replica_ends_the_others_and_is_the_one_that_is_told(model, tmp_path, monkeypatch):
+    child(tmp_path, monkeypatch, "import sys, time; time.sleep(600) if 'replica-0' in sys.argv[1] else sys.exit(7)")
+    with pytest.raises(EvaluationError, match="ended with code 7"):
+        evaluate_checkpoint(model, [PLAN], tmp_path / "out", seed=0, engine=EngineOptions(replicas=2))
+
+
 def test_an_interruption_ends_the_child(model, tmp_path, monkeypatch):
     body = "import os, sys, time; open(sys.argv[1] + '.pid', 'w').write(str(os.getpid())); time.sleep(600)"
     child(tmp_path, monkeypatch, body)
