@@ -79,9 +79,9 @@ class DataRef(_Part):
 
 
 class FileRef(_Part):
-    """A file beside the record, relative to the record's folder."""
+    """A file beside the record, relative to the record's folder, and never outside it."""
 
-    path: str
+    path: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$")]
     sha256: Sha256
     bytes: int
 
@@ -303,7 +303,7 @@ def read_record(path: Path) -> Record:
     """
     try:
         document = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(
             f"{path}: the record cannot be read as JSON ({error}): restore it, or delete it and run the cell again"
         ) from error
@@ -321,6 +321,7 @@ def parse_record(document: Any, path: Path) -> Record:
     try:
         document = upgrade(document, path)
         record = Record.model_validate(document)
+        found = content_id(document)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "document"
@@ -328,7 +329,14 @@ def parse_record(document: Any, path: Path) -> Record:
             f"{path}: field {where}: {first['msg']}; the record is damaged or of another version: "
             "restore it, or delete it and run the cell again"
         ) from error
-    if record.id != content_id(document):
+    except UserError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise UserError(
+            f"{path}: the record is no document that JSON can carry ({error}): restore it, or delete it and run the "
+            "cell again"
+        ) from error
+    if found != record.id:
         raise UserError(
             f"{path}: field id: the content does not have the digest {record.id[:12] or '(empty)'}; the record was "
             "changed after it was written: restore it, or delete it and run the cell again"

@@ -226,7 +226,7 @@ def _check_seal(one: _Checked, document: Any, content: bytes) -> None:
                 one.error(name, "does not have the digest that field_digests states")
         for name in sorted(set(digests or ()) - set(document)) if isinstance(digests, dict) else ():
             one.error(f"field_digests.{name}", "there is no such field")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         one.error("", f"the record cannot be written as canonical JSON: {error}")
 
 
@@ -236,7 +236,7 @@ def _without_seal(document: Any, path: Path) -> Record | None:
         return None
     try:
         return parse_record(document | {"id": content_id(document)}, path)
-    except (UserError, ValueError):
+    except (ValueError, RecursionError):
         return None
 
 

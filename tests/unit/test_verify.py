@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -168,7 +169,7 @@ FORGERIES = {
     "training.response_tokens": lambda d: d["training"].update(response_tokens=1),
     "training.updates_per_rollout": lambda d: d["training"].update(updates_per_rollout=4),
     "training.collapse": lambda d: d["training"].update(collapse="no"),
-    "training.curve.path": lambda d: d["training"]["curve"].update(path="../seed0.json"),
+    "training.curve.path": lambda d: d["training"]["curve"].update(path="other.jsonl"),
     "protocol.digest": lambda d: d["protocol"].update(digest="0" * 64),
     "protocol.version": lambda d: d["protocol"].update(version=2),
     "protocol.id": lambda d: d["protocol"].update(id="other"),
@@ -207,7 +208,7 @@ FORGERIES = {
     "evaluation.T.prompts_digest": lambda d: task_of(d).update(prompts_digest="0" * 64),
     "evaluation.T.sampling.temperature": lambda d: task_of(d)["sampling"].update(temperature=0.1),
     "evaluation.T.sampling.max_tokens": lambda d: task_of(d)["sampling"].update(max_tokens=3),
-    "evaluation.T.samples.path": lambda d: task_of(d)["samples"].update(path="/etc/passwd"),
+    "evaluation.T.samples.path": lambda d: task_of(d)["samples"].update(path="samples/other.parquet"),
     "evaluation.T.samples.sha256": lambda d: task_of(d)["samples"].update(sha256="0" * 64),
     "evaluation.T.samples.bytes": lambda d: task_of(d)["samples"].update(bytes=1),
 }
@@ -289,6 +290,48 @@ def test_missing_extra_and_linked_files_are_found(store):
     paths = {finding.path for finding in errors(store)}
     base = RECORD.with_suffix("").as_posix()
     assert paths == {f"{base}/updates.jsonl", f"{base}/notes.txt", f"{base}/link", "stray.json"}
+
+
+@pytest.mark.parametrize(
+    "path", ["../seed0.json", "/etc/passwd", "samples/../../x", "a/./b", ".hidden", "a\nb", "a//b"]
+)
+def test_a_path_that_leaves_the_folder_is_refused(store, path):
+    document = json.loads((store / RECORD).read_bytes())
+    document["training"]["curve"]["path"] = path
+    (store / RECORD).write_bytes(records.canonical_json(document))
+    assert any("field training.curve.path" in finding.message for finding in errors(store))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"schema_version": 1, "notes": {"x": NaN}}',
+        b'{"schema_version": 1, "notes": {"x": "\\ud800"}}',
+        b"[" * 100_000,
+        b'{"schema_version": 1, "notes": ' + b'{"x":' * 5000 + b"1" + b"}" * 5001,
+        b'{"schema_version": 1e999}',
+        b"\xff\xfe",
+        b"",
+        b"null",
+    ],
+    ids=["nan", "surrogate", "deep list", "deep object", "huge", "not utf-8", "empty", "null"],
+)
+def test_hostile_json_is_an_error_and_no_crash(store, content):
+    other = synthetic_store(store, protocol="smoke", methods=("gspo",), reuses=(2,), seeds=(0,))
+    (store / RECORD).write_bytes(content)
+    report = verify.verify(other)
+    assert report.records == 2
+    assert {finding.path for finding in report.findings if finding.level == "error"} == {RECORD.as_posix()}
+    with pytest.raises(UserError, match=re.escape(str(store / RECORD))):
+        records.read_record(store / RECORD)
+
+
+def test_hostile_notes_in_a_whole_record_are_an_error(store):
+    text = (store / RECORD).read_text()
+    (store / RECORD).write_text(text.replace('"synthetic": true', '"synthetic": NaN'))
+    assert errors(store)
+    with pytest.raises(UserError, match="no document that JSON can carry"):
+        records.read_record(store / RECORD)
 
 
 def test_a_record_in_anothers_place_is_found(store):
