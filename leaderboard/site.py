@@ -149,7 +149,9 @@ def environment() -> jinja2.Environment:
     made.filters["formula"] = mathml
     made.filters["weblink"] = _weblink
     made.filters["shared_legend"] = shared_legend
-    made.filters["typeset"] = lambda text: text.replace("+-", "±").replace(">=", "≥").replace("<=", "≤")
+    made.filters["typeset"] = lambda text: (
+        text.replace("+-", "±").replace(">=", "≥").replace("<=", "≤").replace(" - ", " – ")
+    )
     made.filters["decimal"] = number
     made.filters["percent"] = lambda value: number(None if value is None else 100 * value)
     return made
@@ -279,19 +281,15 @@ def write(
         "facts": {"runs": len(runs), "latest": latest},
         "citation": config.citation,
     }
-    written: dict[str, page_tables.Table] = {}
-    pages = 0
-    for page in views.pages():
-        writer(page.address, _page(page, common))
-        pages += 1
-        for table in page.tables:
-            if table.name not in written:
-                written[table.name] = table
-                for name, data in page_tables.files(table):
-                    writer(f"data/{name}", data)
-    for run, data in zip(runs, parallel_map(lambda run: _page(views.run(run), common), runs, workers), strict=True):
-        writer(run.page, data)
-        pages += 1
+    captions: dict[str, str] = {}
+    rendered = parallel_map(lambda make: _rendered(make(), common), list(views.pages()), workers)
+    for one in rendered:
+        writer(one.address, one.data)
+        for name, (caption, downloads) in one.tables.items():
+            if name not in captions:
+                captions[name] = caption
+                for file, data in downloads:
+                    writer(f"data/{file}", data)
     made = list(_badges(views))
     for address, svg, _, _ in made:
         writer(address, svg.encode())
@@ -307,7 +305,7 @@ def write(
                 "root": "",
                 "title": "Downloads",
                 "section": "downloads",
-                "tables": [written[name] for name in sorted(written)],
+                "tables": list(captions.items()),
                 "badges": [(address, text, target) for address, _, text, target in made],
                 "bundles": [
                     ("data/records.zip", f"all {len(runs)} records, as they lie in the store (ZIP)"),
@@ -334,7 +332,7 @@ def write(
         ),
     )
     (folder / "SHA256SUMS").write_bytes(writer.sums())
-    return pages + 1, len(runs)
+    return len(rendered) + 1, len(runs)
 
 
 def _cpus() -> int:
@@ -344,8 +342,21 @@ def _cpus() -> int:
     return os.cpu_count() or 1
 
 
-def _page(page: Page, common: Mapping[str, Any]) -> bytes:
-    return _render(page.template, {**common, "root": page.root, **page.context})
+@dataclass(frozen=True)
+class _Rendered:
+    """A page in bytes, with the captions and the files of the tables that it offers, by their names."""
+
+    address: str
+    data: bytes
+    tables: Mapping[str, tuple[str, Sequence[tuple[str, bytes]]]]
+
+
+def _rendered(page: Page, common: Mapping[str, Any]) -> _Rendered:
+    return _Rendered(
+        page.address,
+        _render(page.template, {**common, "root": page.root, **page.context}),
+        {table.name: (table.caption, list(page_tables.files(table))) for table in page.tables},
+    )
 
 
 def _installed() -> bool:

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from harness import records
-from harness.records import Record, iter_records, record_folder, write_record
+from harness.records import iter_records, record_folder, write_record
 
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 RIGHT_TO_LEFT = "\u202eevil\u202c \u05d0\u05d1\u05d2"
@@ -71,7 +71,7 @@ def hostile(store: Path, target: Path) -> Path:
         if changed.training is not None:
             curve = records.file_ref(folder / "updates.jsonl", folder)
             changed = changed.model_copy(update={"training": changed.training.model_copy(update={"curve": curve})})
-        changed = _escape_folder(changed)
+        _link_out(folder)
         write_record(changed, target)
     return target
 
@@ -94,12 +94,8 @@ def _break_log(path: Path) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def _escape_folder(record: Record) -> Record:
-    """Let the samples of one task point out of the record's folder."""
-    if not record.evaluation:
-        return record
-    task = sorted(record.evaluation)[0]
-    result = record.evaluation[task]
-    outside = result.samples.model_copy(update={"path": "../../../../../../../../../../etc/passwd"})
-    evaluation = {**record.evaluation, task: result.model_copy(update={"samples": outside})}
-    return record.model_copy(update={"evaluation": evaluation})
+def _link_out(folder: Path) -> None:
+    """Let the samples of one task be a link to a file outside of the store."""
+    for path in sorted(folder.glob("samples/*.parquet"))[:1]:
+        path.unlink()
+        path.symlink_to("/etc/passwd")

@@ -221,7 +221,7 @@ def weights_by_method(board: Board, reuse: int, sign: str, what: int, styles: St
             bins = max(bins, len(shares))
             layers.append(Line(arm.title, styles(arm.method), [float(i) for i in range(len(shares))], shares))
     return Chart(
-        f"Share of {words}, A {'≥' if sign == 'positive' else '<'} 0",
+        f"Share of {words}, A {'>' if sign == 'positive' else '<'} 0",
         f"Share of the {words} in each bin of the log importance weight on {board.model} at N = {reuse}, "
         f"{SIGN_WORDS[sign]}, over all policy updates.",
         _bin_axis(edges, max(bins, 1)),

@@ -9,7 +9,7 @@ from typing import Any
 from leaderboard import published, tables
 from leaderboard.charts import clean, number
 from leaderboard.pages.addresses import Addresses
-from leaderboard.pages.boards import BASE, Arm, Board, task_title
+from leaderboard.pages.boards import BASE, Arm, Board, method_sort, task_title
 from leaderboard.pages.cells import (
     VERDICT_TONES,
     as_rows,
@@ -56,6 +56,7 @@ class BoardView:
     check: Table | None
     short: Table | None
     scores: BoardScores
+    comparisons: Mapping[tuple[str, str], list[dict[str, Any]]]
     k: int
 
 
@@ -85,8 +86,26 @@ def make_view(board: Board, addresses: Addresses) -> BoardView:
         _check(board, frames.get(VIEWS[0], {}), addresses),
         short,
         BoardScores(frames),
+        _comparisons(board),
         k,
     )
+
+
+def _comparisons(board: Board) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Pair in the order of the pages -> rows of `leaderboard.tables.comparisons`, the second minus the first."""
+    by_pair: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in as_rows(tables.comparisons(board.results)):
+        if method_sort(row["first"]) < method_sort(row["second"]):
+            row |= {
+                "first": row["second"],
+                "second": row["first"],
+                "difference": -row["difference"],
+                "low": -row["high"],
+                "high": -row["low"],
+                "improvement": 1 - row["improvement"],
+            }
+        by_pair.setdefault((row["second"], row["first"]), []).append(row)
+    return by_pair
 
 
 def _score_cell(row: Mapping[str, Any] | None, block: Sequence[Mapping[str, Any]], href: str) -> Cell:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -22,7 +22,6 @@ from leaderboard.pages.boards import BASE, METHOD_ORDER, Arm, Board, Run, method
 from leaderboard.pages.cells import (
     VERDICT_TONES,
     as_float,
-    as_rows,
     board_label,
     hours_cell,
     hours_label,
@@ -95,6 +94,7 @@ class Views:
         made = parallel_map(lambda board: make_view(board, self.addresses), boards, workers, least=least)
         self._views = {view.board.key: view for view in made}
         self._board_of = {run.page: board for board in boards for run in board.runs}
+        self.claim_rows = self._claim_rows()
 
     def view(self, board: Board) -> BoardView:
         """The tables of a board."""
@@ -102,24 +102,21 @@ class Views:
 
     # Pages
 
-    def pages(self) -> Iterator[Page]:
-        """Every page but those of single runs (`run`), front page first."""
-        yield self._index()
-        for board in self.boards:
-            yield self._board(board)
-        yield self._methods()
-        for name in self.method_names:
-            yield self._method(name)
-        yield self._benchmarks()
-        for task in self.task_names:
-            yield self._benchmark(task)
-        yield self._compare_index()
-        for first, second in self._pairs():
-            yield self._compare(first, second)
-        yield self._claims()
-        yield self._runs()
-        yield Page("how.html", "how.html", {"title": "How it is computed", "section": "how"})
-        yield Page("glossary.html", "glossary.html", {"title": "Glossary", "section": "glossary"})
+    def pages(self) -> Iterator[Callable[[], Page]]:
+        """What makes each page, front page first; the pages themselves can then be made in any process."""
+        yield self._index
+        yield from (partial(self._board, board) for board in self.boards)
+        yield self._methods
+        yield from (partial(self._method, name) for name in self.method_names)
+        yield self._benchmarks
+        yield from (partial(self._benchmark, task) for task in self.task_names)
+        yield self._compare_index
+        yield from (partial(self._compare, *pair) for pair in self._pairs())
+        yield self._claims
+        yield self._runs
+        yield from (partial(self._run, run) for run in self.runs)
+        yield lambda: Page("how.html", "how.html", {"title": "How it is computed", "section": "how"})
+        yield lambda: Page("glossary.html", "glossary.html", {"title": "Glossary", "section": "glossary"})
 
     def _index(self) -> Page:
         scale = [self.view(board) for board in self.boards if not board.small and board.division == "closed"]
@@ -339,7 +336,7 @@ class Views:
         for arm in arms:
             rows = []
             for run in arm.runs:
-                cells = [Cell(f"seed {run.record.seeds.run}", run.record.seeds.run, href=run.page)]
+                cells = [Cell(str(run.record.seeds.run), run.record.seeds.run, href=run.page)]
                 late = run.record.training.late_score if run.record.training else None
                 cells.append(percent_cell(late))
                 for task in tasks:
@@ -579,30 +576,11 @@ class Views:
             },
         )
 
-    @cached_property
-    def _comparisons(self) -> dict[str, dict[tuple[str, str], list[dict[str, Any]]]]:
-        """Board -> pair in the order of the pages -> rows of `tables.comparisons`, the second minus the first."""
-        out: dict[str, dict[tuple[str, str], list[dict[str, Any]]]] = {}
-        for board in self.boards:
-            by_pair = out.setdefault(board.key, {})
-            for row in as_rows(tables.comparisons(board.results)):
-                if method_sort(row["first"]) < method_sort(row["second"]):
-                    row |= {
-                        "first": row["second"],
-                        "second": row["first"],
-                        "difference": -row["difference"],
-                        "low": -row["high"],
-                        "high": -row["low"],
-                        "improvement": 1 - row["improvement"],
-                    }
-                by_pair.setdefault((row["second"], row["first"]), []).append(row)
-        return out
-
     def _compare(self, first: str, second: str) -> Page:
         sections = []
         made = []
         for board in self.boards:
-            rows_ = self._comparisons[board.key].get((first, second), [])
+            rows_ = self.view(board).comparisons.get((first, second), [])
             if not rows_:
                 continue
             tasks = [*board.tasks, MACRO] if len(board.tasks) > 1 else list(board.tasks)
@@ -695,8 +673,7 @@ class Views:
             label,
         )
 
-    @cached_property
-    def claim_rows(self) -> list[dict[str, Any]]:
+    def _claim_rows(self) -> list[dict[str, Any]]:
         """Every claim with its outcome on the printed tables and on the runs of the closed division at scale."""
         files = claims.shipped()
         printed = claims.evaluate(files, claims.Printed())
@@ -822,8 +799,7 @@ class Views:
             [Group("", rows)],
         )
 
-    def run(self, run: Run) -> Page:
-        """The page of one run."""
+    def _run(self, run: Run) -> Page:
         record = run.record
         board = self._board_of[run.page]
         group = self.styles(run.method)
