@@ -515,7 +515,23 @@ def _split_unit(tokens: list[Token]) -> tuple[list[Token], int, str]:
             continue  # an angle inside a formula
         if token.text in ("%", r"\DEG") or token.text in _CURRENCY or _is_unit(token):
             return tokens[:index], *_unit(tokens[index:])
+        if token.text == r"\frac" and (quotient := _unit_quotient(tokens[index:])):
+            return tokens[:index], 0, quotient
     return tokens, 0, ""
+
+
+def _unit_quotient(tokens: list[Token]) -> str:
+    r"""``\frac{\text{m}}{\text{s}^2}`` as "m/s"; empty for anything else."""
+    if len(tokens) < 6 or tokens[1].text != "{":
+        return ""
+    end = _match(tokens, 1)
+    parts = (tokens[2:end], tokens[end + 1 :])
+    for part in parts:
+        if not any(_is_unit(token) for token in part):
+            return ""
+        if not all(_is_unit(token) or token.text in ("{", "}", "^", "2", "3") for token in part):
+            return ""
+    return "/".join(_unit([token for token in part if token.kind == "text"])[1] for part in parts)
 
 
 def _has_angle(tokens: list[Token]) -> bool:

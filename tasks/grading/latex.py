@@ -57,6 +57,7 @@ _PREPARATIONS = (
     ),
     (re.compile(r"\^\s*(?:\{\s*(?:\\prime\s*)\}|\\prime(?![A-Za-z]))"), "'"),
     (re.compile(r"\^\s*\{\s*\\prime\s*\\prime\s*\}"), "''"),
+    (re.compile(r"(?<=[\d}])(\s*(?:\\[,; ])?\s*)((?:km|cm|mm|m|ft|mi)/(?:s|h|hr|min))\b"), r"\1\\text{\2}"),
     (re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*\^)"), r"\\times "),
 )
 
@@ -88,15 +89,15 @@ _RENAMED = {
     "varnothing": r"\emptyset", "dots": r"\ldots", "cdots": r"\ldots", "dotsc": r"\ldots", "simeq": r"\approx",
     "approxeq": r"\approx", "thickapprox": r"\approx", "smallsetminus": r"\setminus", "backslash": r"\setminus",
     "lor": r"\or", "vee": r"\or", "land": r"\or", "wedge": r"\or", "measuredangle": r"\angle",
-    "lparen": "(", "rparen": ")", "colon": ":", "%": "%", "bar": r"\overline", "&": r"\or", "bigcup": r"\cup",
-    "arcctg": "arccot",
+    "equiv": "=", "lparen": "(", "rparen": ")", "colon": ":", "%": "%", "bar": r"\overline", "&": r"\or",
+    "bigcup": r"\cup", "arcctg": "arccot",
 }  # fmt: skip
 _OPERATORS = {
     r"\frac", r"\binom", r"\sqrt", r"\le", r"\ge", r"\ne", r"\approx", r"\in", r"\cup", r"\cap", r"\setminus", r"\pm",
     r"\mp", r"\{", r"\}", r"\emptyset", r"\ldots", r"\or", r"\angle", r"\triangle", r"\lfloor", r"\rfloor", r"\lceil",
     r"\rceil", r"\overline", r"\vec", r"\hat", r"\tilde", r"\dot", r"\ddot", r"\widehat", r"\widetilde", r"\infty",
     r"\DEG", r"\$", r"\pounds", r"\euro", r"\begin", r"\end", "\\\\", r"\sum", r"\int", r"\prod", r"\lim", r"\to",
-    r"\pmod", r"\bmod", r"\overrightarrow", r"\sim", r"\equiv", r"\choose", r"\implies", r"\Rightarrow", r"\partial",
+    r"\pmod", r"\bmod", r"\overrightarrow", r"\sim", r"\choose", r"\implies", r"\Rightarrow", r"\partial",
 }  # fmt: skip
 FUNCTIONS = {
     "sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh", "coth", "arcsin", "arccos", "arctan", "arccot",
