@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from harness.curves import read_updates
 from harness.records import Record, iter_records, record_folder
@@ -187,8 +188,13 @@ def _values(record: Record, task: str, grader: Grader, k: int) -> Floats:
     if not 1 <= k <= n:
         raise UserError(f"pass@{k} of {task} needs {k} samples a problem and there are {n}; ask for k in 1..{n}")
     right = result.right_per_problem[grader]
-    order = sorted(range(len(right)), key=lambda index: result.problem_ids[index])
-    return statistics.pass_at_k(np.array(right)[order], n, k)
+    return statistics.pass_at_k(np.array(right)[_by_id(tuple(result.problem_ids))], n, k)
+
+
+@lru_cache(maxsize=1024)
+def _by_id(problem_ids: tuple[str, ...]) -> NDArray[np.intp]:
+    """Positions of the problems in the order of their ids; most records of a store share them."""
+    return np.array(sorted(range(len(problem_ids)), key=problem_ids.__getitem__), dtype=np.intp)
 
 
 def matrices(
