@@ -35,6 +35,11 @@ BENCHMARKS = ("aime25", "aime24", "amc23", "olympiadbench", "minerva_math", "mat
 Role = Literal["train", "evaluation"]
 
 
+def hub_endpoint() -> str:
+    """Address of the Hugging Face hub, or of the mirror that ``HF_ENDPOINT`` names."""
+    return os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+
+
 @dataclass(frozen=True)
 class Hub:
     """Where a set is on the Hugging Face hub: parquet files of one configuration and split."""
@@ -47,9 +52,8 @@ class Hub:
 
     def url(self, shard: int) -> str:
         """Address of one parquet file on the branch of automatic conversions, whose file names are uniform."""
-        endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
         return (
-            f"{endpoint}/datasets/{self.repository}/resolve/refs%2Fconvert%2Fparquet"
+            f"{hub_endpoint()}/datasets/{self.repository}/resolve/refs%2Fconvert%2Fparquet"
             f"/{self.config}/{self.split}/{shard:04d}.parquet"
         )
 

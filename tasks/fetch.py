@@ -50,17 +50,14 @@ def fetch(
         return target
     parts = target.parent / ".partial"
     _make(parts)
-    shards = []
-    revision = None
-    for number in range(MAX_SHARDS):
-        part = parts / f"{name}-{number:04d}.parquet"
-        found = _download(described, number, part, progress or (lambda *_: None))
-        if found is None:
+    shards: list[Path] = []
+    while len(shards) < MAX_SHARDS:
+        part = parts / f"{name}-{len(shards):04d}.parquet"
+        if not _download(described, len(shards), part, progress or (lambda *_: None)):
             break
-        revision = found or revision
         shards.append(part)
     rows = [row for part in shards for row in _parquet_rows(part)]
-    origin = {"source": described.hub.repository, "revision": revision, "address": described.hub.url(0)}
+    origin = {"source": described.hub.repository, "revision": _revision(described), "address": described.hub.url(0)}
     try:
         path = _install(described, rows, target, origin, accept, described.hub.repository)
     finally:
@@ -202,10 +199,22 @@ def _json_rows(path: Path) -> Iterator[dict[str, Any]]:
             yield row
 
 
-def _download(described: SetEntry, number: int, part: Path, progress: Progress) -> str | None:
-    """Fetch one file, from where an earlier attempt stopped; its revision as the server states it ("" if it does not).
+def _revision(described: SetEntry) -> str | None:
+    """Commit that the repository is at, for the record; None where the hub does not say. The pin is the digest."""
+    address = f"{datasets.hub_endpoint()}/api/datasets/{described.hub.repository}"
+    try:
+        with urllib.request.urlopen(address, timeout=TIMEOUT_SECONDS) as reply:
+            said = json.load(reply)
+    except (OSError, HTTPException, ValueError):
+        return None
+    sha = said.get("sha") if isinstance(said, dict) else None
+    return sha if isinstance(sha, str) else None
 
-    None where there is no such file and an earlier one was there: the set has no more files.
+
+def _download(described: SetEntry, number: int, part: Path, progress: Progress) -> bool:
+    """Fetch one file, from where an earlier attempt stopped.
+
+    False where there is no such file and an earlier one was there: the set has no more files.
     """
     address = described.hub.url(number)
     mark = part.with_suffix(".etag")
@@ -232,10 +241,10 @@ def _download(described: SetEntry, number: int, part: Path, progress: Progress) 
                 size = stream.tell()
             if total is not None and size != total:
                 raise urllib.error.URLError(f"the connection ended after {size} of {total} bytes")
-            return reply.headers.get("X-Repo-Commit") or ""
+            return True
     except urllib.error.HTTPError as error:
         if error.code == HTTPStatus.NOT_FOUND and number:
-            return None
+            return False
         if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             mark.unlink(missing_ok=True)  # the part is complete or stale: begin anew
             return _download(described, number, part, progress)

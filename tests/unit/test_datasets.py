@@ -288,6 +288,11 @@ class Hubby(BaseHTTPRequestHandler):
         if body is None:
             self.send_error(404)
             return
+        if self.path.startswith("/moved"):
+            self.send_response(302)
+            self.send_header("Location", body.decode())
+            self.end_headers()
+            return
         start = 0
         asked = self.headers.get("Range")
         if asked and self.headers.get("If-Range") == server.etag:
@@ -295,7 +300,6 @@ class Hubby(BaseHTTPRequestHandler):
         self.send_response(206 if start else 200)
         self.send_header("Content-Length", str(len(body) - start))
         self.send_header("ETag", server.etag)
-        self.send_header("X-Repo-Commit", "c0ffee")
         self.end_headers()
         stop = server.break_at.pop(0) if server.break_at else None
         self.wfile.write(body[start:stop])
@@ -319,6 +323,7 @@ def hub(monkeypatch, toy, tmp_path):
         table = pa.Table.from_pylist([{"question": row["problem"], "final": row["answer"]} for row in rows])
         pq.write_table(table.replace_schema_metadata({"pad": "x" * 50_000}), path)
         server.files[f"{base}/{number:04d}.parquet"] = path.read_bytes()
+    server.files["/api/datasets/owner/toy"] = b'{"sha": "c0ffee"}'
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_address[1]}/")
     yield server
@@ -333,7 +338,7 @@ def test_fetch_downloads_every_file_and_verifies(hub, tmp_path):
     assert found.digest == DIGEST
     assert found.source == "owner/toy"
     assert json.loads(datasets.describe_file(path).read_text())["revision"] == "c0ffee"
-    sizes = [len(body) for body in hub.files.values()]
+    sizes = [len(body) for path, body in hub.files.items() if path.endswith(".parquet")]
     assert [report for report in seen if report[1] == report[2]] == [("toy", size, size) for size in sizes]
     assert not list((tmp_path / "data" / ".partial").iterdir())
     asked = len(hub.asked)
@@ -349,6 +354,20 @@ def test_a_broken_download_goes_on_where_it_stopped(hub, tmp_path):
     fetch.fetch("toy", tmp_path / "data")
     assert [asked for _, asked in hub.asked][:2] == [None, "bytes=20000-"]
     assert datasets.load("toy", tmp_path / "data").digest == DIGEST
+
+
+def test_a_redirect_is_followed_with_the_range(hub, monkeypatch, tmp_path):
+    # The hub sends downloads on to other hosts.
+    for path in [path for path in hub.files if path.endswith(".parquet")]:
+        hub.files["/moved" + path] = f"http://127.0.0.1:{hub.server_address[1]}{path}".encode()
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{hub.server_address[1]}/moved")
+    hub.break_at = [20_000]
+    with pytest.raises(UserError):
+        fetch.fetch("toy", tmp_path / "data")
+    path = fetch.fetch("toy", tmp_path / "data")
+    assert [asked for path, asked in hub.asked if not path.startswith("/moved")][:2] == [None, "bytes=20000-"]
+    assert datasets.load("toy", tmp_path / "data").digest == DIGEST
+    assert json.loads(datasets.describe_file(path).read_text())["revision"] is None
 
 
 def test_a_file_that_changed_meanwhile_is_begun_anew(hub, tmp_path):
