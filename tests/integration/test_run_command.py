@@ -1,0 +1,120 @@
+"""`reuse-bench run` as a person uses it: from nothing to a page, interrupted once, given again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.records import read_record
+from harness.run_directory import RunDirectory
+
+pytestmark = [pytest.mark.slow, pytest.mark.stack]
+
+ROOT = Path(__file__).resolve().parents[2]
+UPDATES = 48
+"""Long enough to be interrupted in the middle: 24 rollout batches at N = 2, a save point every 4 updates."""
+
+
+def command(folder: Path) -> list[str]:
+    return [
+        sys.executable,
+        "-m",
+        "reuse_bench.main",
+        "run",
+        *("--protocol", "smoke", "--method", "respo", "--reuse", "2", "--seed", "0"),
+        *("--set", f"update.updates={UPDATES}", "--runs", str(folder / "runs"), "--results", str(folder / "results")),
+    ]
+
+
+def wait_for(condition, seconds: float, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("openrlhf", reason="the training stack is not installed")
+    return tmp_path_factory.mktemp("run")
+
+
+def the_run(folder: Path) -> RunDirectory:
+    (state,) = folder.glob("runs/*/*/n2/respo/seed0/cell.json")
+    return RunDirectory(state.parent)
+
+
+def test_an_interrupted_run_exits_3_and_keeps_what_is_complete(folder: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        command(folder), cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        wait_for(lambda: list(folder.glob("runs/*/*/n2/respo/seed0/cell.json")), 200, process)
+        wait_for(lambda: len(the_run(folder).read_updates()) >= 9, 300, process)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == 3, errors
+    assert "This continues: reuse-bench run --protocol smoke" in errors
+    state = the_run(folder).read_state()
+    assert state is not None
+    assert state.status == "interrupted"
+    assert 0 < len(the_run(folder).read_updates()) < UPDATES
+    assert not list(folder.glob("results/**/*.json"))
+
+
+def test_the_same_command_continues_and_records(folder: Path) -> None:
+    run = the_run(folder)
+    before = run.read_updates()
+    done = subprocess.run(
+        command(folder), cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    lines = run.read_updates()
+    assert [line["update"] for line in lines] == list(range(1, UPDATES + 1))
+    (path,) = folder.glob("results/*/*/n2/respo/seed0.json")
+    record = read_record(path)
+    assert record.status == "done"
+    assert record.division == "open"
+    assert [attempt.outcome for attempt in record.attempts] == ["interrupted", "completed"]
+    resumed_at = record.attempts[1].first_update
+    assert 1 < resumed_at <= len(before) + 1
+    assert (resumed_at - 1) % 4 == 0
+    # What was before the save point was not trained again.
+    assert lines[: resumed_at - 1] == before[: resumed_at - 1]
+    assert {line["learning_rate"] for line in lines} == {lines[0]["learning_rate"]}
+    rollouts = [json.loads(line) for line in (run.training / "rollouts.jsonl").read_text().splitlines()]
+    assert [rollout["first_row"] for rollout in rollouts] == [8 * index for index in range(UPDATES // 2)]
+
+
+def test_given_once_more_it_does_nothing(folder: Path) -> None:
+    done = subprocess.run(
+        command(folder), cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    state = the_run(folder).read_state()
+    assert state is not None
+    assert len(state.attempts) == 2
+
+
+def test_the_record_verifies_and_has_a_page(folder: Path) -> None:
+    def reuse_bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "reuse_bench.main", *arguments], cwd=ROOT, capture_output=True, text=True
+        )
+
+    verified = reuse_bench("verify", str(folder / "results"))
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    built = reuse_bench("site", "--records", str(folder / "results"), "--output", str(folder / "site"))
+    assert built.returncode == 0, built.stderr
+    assert "ReSPO" in (folder / "site" / "index.html").read_text()
