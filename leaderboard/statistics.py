@@ -184,14 +184,14 @@ def _seed_part(cells: Sequence[Sequence[Floats]]) -> _Part:
     return _Part(max(0.0, total.variance - within), total.df)
 
 
-def _half_width(question: _Part, seed: _Part, tail: float) -> float:
-    """Half width of the interval that leaves ``tail`` on each side: sqrt(t_q^2 V_q + t_s^2 V_s).
+def _half_width(parts: Sequence[_Part], tail: float) -> float:
+    """Half width of the interval that leaves ``tail`` on each side: the root of the sum of t^2 V over its parts.
 
     Each part has its own t quantile (Howe 1974; Zou and Donner 2008 call it MOVER): two degrees of freedom of the
     seeds then count in full where seeds dominate, and hardly where questions do.
     """
     square = 0.0
-    for part in (question, seed):
+    for part in parts:
         if part.variance > 0:
             square += float(special.stdtrit(max(part.df, 1.0), tail)) ** 2 * part.variance
     return float(np.sqrt(square))
@@ -206,7 +206,7 @@ def _p_value(difference: float, question: _Part, seed: _Part) -> float:
         return 0.0
 
     def excess(log_tail: float) -> float:
-        return _half_width(question, seed, float(np.exp(log_tail))) - size
+        return _half_width([question, seed], float(np.exp(log_tail))) - size
 
     smallest, largest = np.log(1e-15), np.log(0.5)
     if excess(smallest) <= 0:
@@ -257,8 +257,9 @@ def estimate(
         level: coverage.
 
     For ``new_questions`` seeds and problems are crossed random effects: the variance between problems and what the
-    seeds add to it, by the method of moments, each with its own t quantile. For ``these_questions`` it is the variance
-    of the seed scores, with S - 1 degrees of freedom. Resampling two or three seeds would cover too little.
+    seeds add to it, by the method of moments. The half width is the larger of two: that of this variance with the t
+    quantile of the problems, and Student's t over the seed scores alone, which decides where seeds dominate. For
+    ``these_questions`` it is the latter. Resampling two or three seeds would cover too little.
     """
     cell = as_cell(values)
     seeds = cell[0].shape[0]
@@ -267,26 +268,25 @@ def estimate(
     tail = (1 - level) / 2
     note = _leaves_out(cell)
     units = float(sum(matrix.shape[1] for matrix in cell))
-    question, seed = _NOTHING, _NOTHING
+    over_seeds = _Part(float(means.var(ddof=1)) / seeds, seeds - 1.0) if seeds > 1 else _NOTHING
     if population == "new_questions":
         question = _question_part([matrix.mean(axis=0) for matrix in cell])
-        seed = _seed_part([cell])
+        total = _Part(question.variance + _seed_part([cell]).variance, question.df)
         unknown = all(matrix.shape[1] < 2 for matrix in cell)
     elif seeds > 1:
-        seed = _Part(float(means.var(ddof=1)) / seeds, seeds - 1.0)
-        note, unknown = "", False
+        total, note, unknown = over_seeds, "", False
     else:
         if samples is None or len(samples) != len(cell):
             raise ValueError("with one seed, these_questions needs the samples per problem of each benchmark")
         errors = [sampling_error(matrix[0] * k, k) for matrix, k in zip(cell, samples, strict=True)]
-        draws = [matrix.size * k for matrix, k in zip(cell, samples, strict=True)]
-        units = float(sum(draws))
-        question = _Part(float(np.sum(np.square(errors))) / len(cell) ** 2, units - sum(x.size for x in cell))
-        note, unknown = ONE_SEED, bool(np.isnan(question.variance))
+        units = float(sum(matrix.size * k for matrix, k in zip(cell, samples, strict=True)))
+        total = _Part(float(np.sum(np.square(errors))) / len(cell) ** 2, units - sum(x.size for x in cell))
+        note, unknown = ONE_SEED, bool(np.isnan(total.variance))
     if unknown:
         return Estimate(value, 0.0, 1.0, float("nan"), seeds, note)
-    error = float(np.sqrt(question.variance + seed.variance))
-    low, high = wilson(value, error, _half_width(question, seed, tail), units=units)
+    error = float(np.sqrt(total.variance))
+    half = max(_half_width([total], tail), _half_width([over_seeds], tail))
+    low, high = wilson(value, error, half, units=units)
     return Estimate(value, low, high, error, seeds, note)
 
 
@@ -342,7 +342,7 @@ def _unknown(difference: float, note: str) -> Comparison:
 
 def _comparison(difference: float, question: _Part, seed: _Part, note: str, level: float) -> Comparison:
     error = float(np.sqrt(question.variance + seed.variance))
-    half = _half_width(question, seed, (1 - level) / 2)
+    half = _half_width([question, seed], (1 - level) / 2)
     return Comparison(
         difference,
         difference - half,

@@ -338,3 +338,17 @@ def test_t_half_width_matches_scipy_and_is_unknown_for_one():
     expected = stats.t.interval(0.95, 2, loc=0, scale=stats.sem(values))[1]
     found = statistics.t_half_width([values.std(ddof=1), 1.0], [3, 1])
     assert found == pytest.approx([expected, np.nan], nan_ok=True)
+
+
+def test_where_seeds_dominate_the_interval_is_students_t_over_seeds():
+    """Problems alike, seeds far apart: two degrees of freedom decide, as in the t interval of the seed scores."""
+    rng = np.random.default_rng(21)
+    values = np.array([[0.4], [0.5], [0.6]]) + rng.normal(0, 0.01, (3, 400))
+    found = statistics.estimate([values])
+    expected = stats.t.ppf(0.975, 2) * stats.sem(values.mean(axis=1))
+    assert found.error * stats.t.ppf(0.975, 2) == pytest.approx(expected, rel=0.02)
+    spread = found.value * (1 - found.value)
+    n, t = spread / found.error**2, expected / found.error
+    assert (found.high - found.low) / 2 == pytest.approx(
+        t / (1 + t * t / n) * np.sqrt(spread / n + t * t / (4 * n * n)), rel=1e-6
+    )

@@ -20,13 +20,11 @@ def name(number: int) -> str:
     return str(simulation.SETTINGS[number])
 
 
-COVERS = [n for n, s in enumerate(simulation.SETTINGS) if s.seeds != 2]
-
-
-@pytest.mark.parametrize("number", COVERS, ids=name)
+@pytest.mark.parametrize("number", range(len(simulation.SETTINGS)), ids=name)
 def test_intervals_cover_and_the_test_keeps_its_level(number):
     found = outcome(number)
-    assert 0.93 <= found.coverage <= 0.975
+    two_seeds = simulation.SETTINGS[number].seeds == 2
+    assert 0.93 <= found.coverage <= (0.99 if two_seeds else 0.97)
     assert 0.93 <= found.coverage_difference <= 0.98
     assert 0.02 <= found.rejected <= 0.065
 
