@@ -22,9 +22,15 @@ import json, logging, sys, time
 from math_verify import LatexExtractionConfig, parse, verify
 logging.disable(logging.CRITICAL)
 pairs = [json.loads(line) for line in sys.stdin]
-verify(parse("\\\\boxed{1}", [LatexExtractionConfig()]), parse("\\\\boxed{1}"))  # loading is not timed
+# Without its alarm, which takes no time, but on a busy machine turns right answers into wrong ones.
+grade = lambda g, r: verify(
+    parse("\\\\boxed{" + g + "}", [LatexExtractionConfig()], parsing_timeout=None),
+    parse(r, parsing_timeout=None),
+    timeout_seconds=None,
+)
+grade("1", "\\\\boxed{1}")  # loading is not timed
 start = time.perf_counter()
-right = sum(verify(parse("\\\\boxed{" + g + "}", [LatexExtractionConfig()]), parse(r)) for g, r in pairs)
+right = sum(grade(gold, response) for gold, response in pairs)
 print(json.dumps([time.perf_counter() - start, right]))
 """
 
