@@ -99,7 +99,7 @@ class Axis:
 class Line:
     """A curve, broken where ``y`` is None, with an optional band between ``low`` and ``high``.
 
-    ``group`` picks colour, marker and dash (0 to 7); points are drawn on every value if ``points``.
+    ``group`` picks colour, marker and dash; points are drawn on every value if ``points``.
     """
 
     label: str
@@ -194,6 +194,12 @@ def _limits(axis: Axis, values: Sequence[float], *, pad: float) -> tuple[float, 
     )
 
 
+def _dash(group: int) -> str:
+    """Dash pattern of a group; from the ninth on, a colour comes back with another pattern and another marker."""
+    pattern = DASHES[(group + group // STYLES) % STYLES]
+    return f' stroke-dasharray="{pattern}"' if pattern else ""
+
+
 def mark(group: int, x: float, y: float, size: float = 3.2) -> str:
     """The path of the marker of a group at (x, y): circle, square, triangle, diamond, and four more."""
     s, d = size, size * 1.25
@@ -208,7 +214,7 @@ def mark(group: int, x: float, y: float, size: float = 3.2) -> str:
         f"M{_px(x - d)} {_px(y - s / 2)}h{_px(2 * d)}v{_px(s)}h{_px(-2 * d)}z",
         f"M{_px(x - s / 2)} {_px(y - d)}h{_px(s)}v{_px(2 * d)}h{_px(-s)}z",
     )
-    return shapes[group % STYLES]
+    return shapes[(group + 3 * (group // STYLES)) % STYLES]
 
 
 def swatch(layer: Line | Bars) -> Markup:
@@ -220,11 +226,10 @@ def swatch(layer: Line | Bars) -> Markup:
             f'<svg class="swatch s{group}" width="14" height="12" viewBox="0 0 14 12" aria-hidden="true" '
             f'focusable="false"><path class="{kind}" d="M2 2h10v9H2z"/></svg>'
         )
-    dash = f' stroke-dasharray="{DASHES[group]}"' if DASHES[group] else ""
     return Markup(
         f'<svg class="swatch s{group}" width="30" height="12" viewBox="0 0 30 12" '
-        f'aria-hidden="true" focusable="false"><path class="line" d="M1 6h28"{dash}/>'
-        f'<path class="mark" d="{mark(group, 15, 6)}"/></svg>'
+        f'aria-hidden="true" focusable="false"><path class="line" d="M1 6h28"{_dash(layer.group)}/>'
+        f'<path class="mark" d="{mark(layer.group, 15, 6)}"/></svg>'
     )
 
 
@@ -354,15 +359,14 @@ def _line(frame: _Frame, line: Line, alone: bool) -> list[str]:
         points += here
         path += _path(here)
     if path and line.joined:
-        dash = f' stroke-dasharray="{DASHES[group]}"' if DASHES[group] and not bare else ""
-        out.append(f'<path class="line" d="{path}"{dash}/>')
+        out.append(f'<path class="line" d="{path}"{"" if bare else _dash(line.group)}/>')
     if bars:
         out.append(f'<path class="whisker" d="{bars}"/>')
     if points and not bare:
         every = 1 if line.points else max(1, len(points) // MARKS_PER_LINE)
         # Shifted by group, so that markers of curves that run together do not hide one another.
         start = 0 if line.points else (group * every // STYLES + every // 2) % max(1, len(points))
-        marks = "".join(mark(group, x, y) for x, y in points[start::every])
+        marks = "".join(mark(line.group, x, y) for x, y in points[start::every])
         out.append(f'<path class="mark" d="{marks}"/>')
     out.append("</g>")
     return out

@@ -65,7 +65,9 @@ def slug(name: str) -> str:
 
 def task_title(name: str) -> str:
     """How a held-out task is called on the pages."""
-    return TASK_TITLES.get(name, name.removeprefix("tiny_").replace("_", " ").strip().capitalize() or name)
+    if found := re.fullmatch(r"tiny_sum(\d+)", name):
+        return f"Sum of {found[1]}"
+    return TASK_TITLES.get(name, name.replace("_", " ").strip().capitalize() or name)
 
 
 def task_sort(name: str) -> tuple[int, str]:

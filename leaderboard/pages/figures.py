@@ -22,7 +22,7 @@ SIGN_WORDS = {"positive": "positive advantage", "negative": "negative advantage"
 
 @dataclass(frozen=True)
 class Styles:
-    """Which of the eight styles a method wears, on every page the same."""
+    """Which style a method wears, on every page the same."""
 
     groups: Mapping[str, int]
 
@@ -34,8 +34,8 @@ class Styles:
         return cls({name: index for index, name in enumerate([*built_in, *others])})
 
     def __call__(self, method: str) -> int:
-        """The style of a method, 0 to 7."""
-        return self.groups.get(method, 7) % 8
+        """The style of a method."""
+        return self.groups.get(method, 7)
 
 
 def _band(curves: Sequence[Sequence[tuple[float, float]]]) -> tuple[list[float], list[Value], list[Value], list[Value]]:

@@ -193,6 +193,11 @@ def _heldout(
             "★ best, and distinguishable from every other method at its N (paired by problem, Holm-adjusted). "
             "≈ cannot be told apart from the highest. No mark: the data separate nothing, or another is better.",
             *_inconclusive(frames[VIEWS[0]], board),
+            *(
+                ["The interval of a row with one seed leaves out how the score varies with it, and separates nothing."]
+                if any(len(arm.evaluated) == 1 and arm.reuse is not None for arm in board.arms)
+                else []
+            ),
         ],
         switches=True,
     )
