@@ -623,7 +623,12 @@ def _across(checked: Sequence[_Checked]) -> list[Finding]:
             ]
         if record.training is not None and record.training.updates:
             keys.append(("training.curve", record.training.curve.sha256))
-        keys += [(f"evaluation.{task}.samples", result.samples.sha256) for task, result in record.evaluation.items()]
+        # Two models that never answer can write the same file; two that are right somewhere cannot.
+        keys += [
+            (f"evaluation.{task}.samples", record.protocol.id, result.samples.sha256)
+            for task, result in record.evaluation.items()
+            if result.scores["published"].right
+        ]
         for key in keys:
             other = first_with.setdefault(key, one.path)
             if other != one.path:
