@@ -64,18 +64,20 @@ def thin(points: Sequence[tuple[float, float]], most: int) -> list[tuple[float, 
 def training_curves(board: Board, styles: Styles, points: int = 64) -> list[tuple[int, Chart]]:
     """One panel for each N, all with the same axes."""
     charts = [(reuse, training_curve(board, reuse, styles, points)) for reuse in board.ratios]
-    values = [
+    lines = [layer for _, chart in charts for layer in chart.layers if isinstance(layer, Line)]
+    means = [value for line in lines for item in line.y if (value := clean(item)) is not None]
+    bands = [
         value
-        for _, chart in charts
-        for layer in chart.layers
-        if isinstance(layer, Line)
-        for column in (layer.y, layer.low or (), layer.high or ())
-        for item in column
+        for line in lines
+        for item in (*(line.low or ()), *(line.high or ()))
         if (value := clean(item)) is not None
     ]
-    if not values:
+    if not means:
         return []
-    low, high = max(0.0, min(values) - 0.02), min(1.0, max(values) + 0.02)
+    # The band of two seeds can be wider than the scale: it may take a third of the height of the curves, no more.
+    room = 0.35 * (max(means) - min(means)) + 0.01
+    low = max(0.0, min(means) - room, min([*means, *bands]) - 0.01)
+    high = min(1.0, max(means) + room, max([*means, *bands]) + 0.01)
     return [(n, replace(c, y=replace(c.y, low=low, high=high))) for n, c in charts if not c.empty]
 
 
