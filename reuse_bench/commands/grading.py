@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tasks.grading import GradeRequest
     from tasks.grading.audit import FormRow, Probe, Row
 
+EXIT_INTERRUPTED = 3
 _CHUNK = 4096  # lines graded at once
 _FIELDS = {"gold": True, "response": True, "task": False, "finished": False}
 _SHOWN = 40  # verdicts against expectation that are listed
@@ -52,21 +53,31 @@ def grade(
     Reads {"gold": ..., "response": ..., "task": ...} and prints {"extracted", "published", "audited", "reason"} in
     the same order. A malformed line is named on standard error; the others are graded, and the exit code is 1.
     """
-    if audit:
-        if file is not None:
-            raise UserError(f"{file}: grade --audit makes its own answers: leave out the file, or --audit")
-        _audit(data_dir, workers, timeout, as_json)
-        return
-    if file is None or str(file) == "-":
-        complete = _grade_lines(sys.stdin.buffer, "standard input", workers, timeout)
-    else:
-        try:
-            with file.open("rb") as lines:
-                complete = _grade_lines(lines, str(file), workers, timeout)
-        except OSError as caught:
-            raise UserError(f"{file}: cannot be read ({caught.strerror}): name a file with JSON lines") from None
-    if not complete:
+    from tasks.grading import GraderUnavailable
+
+    if audit and file is not None:
+        raise UserError(f"{file}: grade --audit makes its own answers: leave out the file, or --audit")
+    try:
+        if audit:
+            good = _audit(data_dir, workers, timeout, as_json)
+        elif file is None or str(file) == "-":
+            good = _grade_lines(sys.stdin.buffer, "standard input", workers, timeout)
+        else:
+            good = _grade_file(file, workers, timeout)
+    except GraderUnavailable as caught:
+        raise UserError(f"{caught}: install what is missing with `python requirements/install.py cpu`") from None
+    except KeyboardInterrupt:
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    if not good:
         raise typer.Exit(1)
+
+
+def _grade_file(file: Path, workers: int | None, timeout: float) -> bool:
+    try:
+        with file.open("rb") as lines:
+            return _grade_lines(lines, str(file), workers, timeout)
+    except OSError as caught:
+        raise UserError(f"{file}: cannot be read ({caught.strerror}): name a file with JSON lines") from None
 
 
 def _grade_lines(lines: Iterable[bytes], name: str, workers: int | None, timeout: float) -> bool:
@@ -146,7 +157,8 @@ def _bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
         yield lambda done: progress.update(task, completed=done)
 
 
-def _audit(data_dir: Path | None, workers: int | None, timeout: float, as_json: bool) -> None:
+def _audit(data_dir: Path | None, workers: int | None, timeout: float, as_json: bool) -> bool:
+    """Print the audit; whether the audited grader said what it should about every answer."""
     from tasks.datasets import BENCHMARKS, load
     from tasks.grading import audit
 
@@ -167,13 +179,11 @@ def _audit(data_dir: Path | None, workers: int | None, timeout: float, as_json: 
         for probe, one in zip(asked, grades, strict=True)
         if not audit.as_expected(probe, one.audited) or (probe.form == "own box" and one.published != "right")
     ]
-    failed = any(not audit.as_expected(probe, one.audited) for probe, one in against)
     if as_json:
         print(json.dumps(_document(rows, forms, against, left_out), indent=1))
     else:
         _print_audit(rows, forms, against, left_out)
-    if failed:
-        raise typer.Exit(1)
+    return all(audit.as_expected(probe, one.audited) for probe, one in against)
 
 
 def _document(

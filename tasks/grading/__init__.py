@@ -5,7 +5,7 @@
 'right'
 """
 
-from tasks.grading.pool import DEFAULT_TIMEOUT, grade_many, grade_one
+from tasks.grading.pool import DEFAULT_TIMEOUT, GraderUnavailable, grade_many, grade_one
 from tasks.grading.types import GRADERS, Grade, Grader, GradeRequest, Verdict
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Grade",
     "GradeRequest",
     "Grader",
+    "GraderUnavailable",
     "Verdict",
     "grade_many",
     "grade_one",

@@ -100,7 +100,7 @@ def _judge(gold: str, answer: str, rule: Rule) -> Judgement:
     if _MARKUP.sub("", as_written).split() == _MARKUP.sub("", answer).split():
         return RIGHT
     words = plain_words(as_written)
-    if words and words == plain_words(answer) and (_is_prose(as_written) or _is_prose(answer)):
+    if words and words == plain_words(answer) and _is_prose(as_written):
         return RIGHT
     try:
         wanted = _united(read(gold))
@@ -149,9 +149,17 @@ def exact_integer(text: str) -> int | None:
     return int(value) if value.denominator == 1 else None
 
 
-def _is_prose(text: str) -> bool:
-    r"""Whether an answer is words rather than a formula: it has a \text command, or letters only."""
-    return bool(re.search(r"\\(?:text|mbox|mathrm|textbf|operatorname)", text)) or plain_words(text).isalpha()
+_TEXT = re.compile(r"\\(?:text\w*|mbox|mathrm|operatorname)\s*\{[^{}]*\}")
+
+
+def _is_prose(gold: str) -> bool:
+    r"""Whether a gold is words, in which case does not matter: all its letters in \text, or three bare ones or more.
+
+    In formulas it does: n is not N.
+    """
+    outside, commands = _TEXT.subn("", gold)
+    words = plain_words(gold)
+    return bool(commands and not re.search("[A-Za-z]", outside)) or (len(words) > 2 and words.isalpha())
 
 
 def _united(answer: Answer) -> tuple[Thing, ...]:

@@ -36,6 +36,10 @@ _LIMITS = {-signal.SIGPROF: "time limit", OUT_OF_MEMORY: "out of memory"}
 _PACKAGE_PARENT = str(Path(__file__).resolve().parents[2])
 
 
+class GraderUnavailable(RuntimeError):  # noqa: N818
+    """No grading process can be started: Math-Verify is not installed, for example."""
+
+
 class _Ended(Exception):  # noqa: N818
     """The worker has ended, or stayed silent for too long."""
 
@@ -71,7 +75,7 @@ class _Worker:
             greeting = {"fatal": f"it ended with exit status {self.kill()}"}
         if "fatal" in greeting:
             self.kill()
-            raise RuntimeError(f"the grading process did not start: {greeting['fatal']}")
+            raise GraderUnavailable(f"the grading process did not start: {greeting['fatal']}")
 
     def send(self, document: Any, seconds: float) -> None:
         """Write one frame, within the given time."""
@@ -297,7 +301,7 @@ def grade_many(
         Grades in the order of the requests.
 
     Raises:
-        RuntimeError: no grading process can be started (Math-Verify is not installed, for example).
+        GraderUnavailable: no grading process can be started.
     """
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1, not {workers}")

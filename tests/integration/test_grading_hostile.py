@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tasks.grading import Grade, GradeRequest, grade_many, grade_one, pool
+from tasks.grading import Grade, GradeRequest, GraderUnavailable, grade_many, grade_one, pool
 from tests.grading_hostile import HOSTILE
 
 TIMEOUT = 0.25
@@ -207,5 +207,5 @@ def test_missing_math_verify_is_said(monkeypatch):
     monkeypatch.setattr(pool, "_idle", pool._Idle())
     broken = "import sys; sys.modules['math_verify'] = None; from tasks.grading.worker import main; main()"
     monkeypatch.setattr(subprocess, "Popen", lambda command, **options: start([command[0], "-c", broken], **options))
-    with pytest.raises(RuntimeError, match="did not start: ModuleNotFoundError"):
+    with pytest.raises(GraderUnavailable, match="did not start: ModuleNotFoundError"):
         grade_one(AFTER)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from methods.errors import UserError
 from reuse_bench.main import app
 from tasks.grading import GradeRequest, grade_many
 from tasks.grading.audit import EXAMPLES, probes
@@ -157,6 +160,29 @@ def test_command_without_its_file(tmp_path):
 def test_command_with_nothing_to_read():
     result = CliRunner().invoke(app, ["grade"], input="")
     assert (result.exit_code, result.stdout) == (0, "")
+
+
+def test_command_says_what_is_missing(monkeypatch):
+    from tasks.grading import pool
+
+    start = subprocess.Popen
+    monkeypatch.setattr(pool, "_idle", pool._Idle())
+    broken = "import sys; sys.modules['math_verify'] = None; from tasks.grading.worker import main; main()"
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **options: start([command[0], "-c", broken], **options))
+    result = CliRunner().invoke(app, ["grade"], input=LINES[0])
+    assert isinstance(result.exception, UserError)
+    assert "math_verify" in str(result.exception)
+    assert "requirements/install.py" in str(result.exception)
+
+
+@pytest.mark.slow
+def test_command_interrupted():
+    command = [sys.executable, "-m", "reuse_bench.main", "grade", "--workers", "1"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    time.sleep(4)  # it waits for its input by now
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 3
 
 
 @pytest.mark.slow
