@@ -485,7 +485,9 @@ class Bootstrap:
     def differences(self, pairs: Sequence[tuple[int, int]]) -> NDArray[np.float32]:
         """First minus second for pairs of cells, [resamples, pairs, benchmarks + 1]."""
         first, second = (np.array([pair[side] for pair in pairs], dtype=int) for side in (0, 1))
-        return np.asarray(self.scores[:, first] - self.scores[:, second])
+        # In memory the resamples of one number lie together, which is what quantiles want.
+        by_task = self.scores.transpose(2, 1, 0)
+        return np.asarray((by_task[:, first] - by_task[:, second]).transpose(2, 1, 0))
 
 
 def percentile_intervals(resampled: NDArray[np.float32], *, level: float = LEVEL) -> Floats:
@@ -497,11 +499,11 @@ def percentile_intervals(resampled: NDArray[np.float32], *, level: float = LEVEL
     positions = np.array([(1 - level) / 2, (1 + level) / 2]) * (count - 1)
     below = np.floor(positions).astype(int)
     above = np.minimum(below + 1, count - 1)
-    columns = np.ascontiguousarray(resampled.reshape(count, -1).T)
-    columns.partition(np.unique(np.concatenate([below, above])), axis=1)
+    columns = np.array(np.moveaxis(resampled, 0, -1), order="C")
+    columns.partition(np.unique(np.concatenate([below, above])), axis=-1)
     share = positions - below
-    bounds = columns[:, below] * (1 - share) + columns[:, above] * share
-    return np.asarray(bounds.T.reshape(2, *resampled.shape[1:]), dtype=float)
+    bounds = columns[..., below] * (1 - share) + columns[..., above] * share
+    return np.asarray(np.moveaxis(bounds, -1, 0), dtype=float)
 
 
 def bootstrap(
@@ -545,36 +547,33 @@ def bootstrap(
     counts = [cell[0].shape[0] for cell in table.values()]
     starts = np.cumsum([0, *counts[:-1]])
     drawn = _drawn_seeds(counts, resamples, rng, resample="seeds" in levels)
-    scores = np.empty((resamples, len(table), len(problems) + 1), dtype=np.float32)
+    scores = np.empty((len(problems) + 1, len(table), resamples), dtype=np.float32)
     for task, size in enumerate(problems):
         values = np.concatenate([cell[task] for cell in table.values()]).astype(np.float32)
         weights = _multinomial_weights(size, resamples, rng) if "problems" in levels else np.ones((1, size), np.float32)
-        share = np.repeat(np.array(counts, dtype=np.float32), counts) * size
-        means = _per_cell(weights @ (values / share[:, None]).T, drawn, starts)
+        share = np.repeat(np.array(counts, dtype=np.float32), counts)[:, None] * size
+        scores[task] = _per_cell(values / share @ weights.T, drawn, starts)
         if "samples" in levels:
             assert samples is not None
             # A seed that is drawn twice is sampled twice: its noise counts its draws, not their square.
-            noise = values * (1 - values) / samples[task] / share[:, None] ** 2
-            variance = _per_cell(weights @ noise.T, drawn, starts)
-            shape = (resamples, len(table))
-            scores[:, :, task] = means + np.sqrt(variance) * rng.standard_normal(shape, dtype=np.float32)
-        else:
-            scores[:, :, task] = means
-    scores[:, :, -1] = scores[:, :, :-1].mean(axis=2)
-    return Bootstrap(tuple(table), scores)
+            noise = values * (1 - values) / samples[task] / share**2
+            variance = _per_cell(noise @ weights.T, drawn, starts)
+            scores[task] += np.sqrt(variance) * rng.standard_normal(scores[task].shape, dtype=np.float32)
+    scores[-1] = scores[:-1].mean(axis=0)
+    return Bootstrap(tuple(table), scores.transpose(2, 1, 0))
 
 
 def _per_cell(by_seed: NDArray[np.float32], drawn: NDArray[np.float32] | None, starts: Any) -> NDArray[np.float32]:
-    """Sums over the drawn seeds of each cell: [resamples or 1, seeds of all cells] -> [resamples or 1, cells]."""
+    """Sums over the drawn seeds of each cell: [seeds of all cells, resamples or 1] -> [cells, resamples or 1]."""
     if drawn is None:
         return by_seed
-    return np.asarray(np.add.reduceat(by_seed * drawn, starts, axis=1))
+    return np.asarray(np.add.reduceat(by_seed * drawn, starts, axis=0))
 
 
 def _drawn_seeds(
     counts: Sequence[int], resamples: int, rng: np.random.Generator, *, resample: bool
 ) -> NDArray[np.float32] | None:
-    """How often each seed is drawn, [resamples, sum of counts]; None when every cell has one seed."""
+    """How often each seed is drawn, [sum of counts, resamples]; None when every cell has one seed."""
     if max(counts) == 1:
         return None
     parts = [
@@ -583,7 +582,7 @@ def _drawn_seeds(
         else np.ones((resamples, count), dtype=int)
         for count in counts
     ]
-    return np.asarray(np.concatenate(parts, axis=1), dtype=np.float32)
+    return np.ascontiguousarray(np.concatenate(parts, axis=1).T, dtype=np.float32)
 
 
 def _multinomial_weights(size: int, resamples: int, rng: np.random.Generator) -> NDArray[np.float32]:
