@@ -230,6 +230,7 @@ def test_an_interruption_ends_the_child(model, tmp_path, monkeypatch):
     assert not Path(f"/proc/{pid_file.read_text()}").exists()
 
 
+@pytest.mark.slow
 def test_a_killed_parent_takes_the_engine_with_it(model, tmp_path):
     script = tmp_path / "child.py"
     script.write_text(

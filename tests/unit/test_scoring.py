@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness import scoring
@@ -66,6 +66,7 @@ def test_the_same_rows_give_the_same_bytes(stored, tmp_path):
     assert again.read_bytes() == stored.read_bytes()
 
 
+@settings(max_examples=30)
 @given(
     st.integers(1, 6).flatmap(
         lambda k: st.lists(st.lists(st.sampled_from(VERDICTS), min_size=k, max_size=k), min_size=1, max_size=8)
