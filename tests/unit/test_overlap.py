@@ -47,6 +47,7 @@ def test_short_problems_are_compared_as_a_whole_only():
 WORDS = st.lists(st.sampled_from("abcd"), max_size=12).map(" ".join)
 
 
+@settings(max_examples=60)
 @given(
     st.lists(WORDS, max_size=6), st.lists(WORDS, max_size=6), st.sampled_from([1, 2, 3]), st.sampled_from([0.3, 1.0])
 )
