@@ -282,8 +282,9 @@ def write(
         "citation": config.citation,
     }
     captions: dict[str, str] = {}
-    rendered = parallel_map(lambda make: _rendered(make(), common), list(views.pages()), workers)
-    for one in rendered:
+    pages = 1
+    for one in parallel_map(lambda make: _rendered(make(), common), list(views.pages()), workers):
+        pages += 1
         writer(one.address, one.data)
         for name, (caption, downloads) in one.tables.items():
             if name not in captions:
@@ -332,7 +333,7 @@ def write(
         ),
     )
     (folder / "SHA256SUMS").write_bytes(writer.sums())
-    return len(rendered) + 1, len(runs)
+    return pages, len(runs)
 
 
 def _cpus() -> int:

@@ -365,7 +365,7 @@ def read_runs(store: Path, workers: int = 1, cache: dict[str, Digest] | None = N
     cache = {} if cache is None else cache
     found = list(tables.load(store).records)
     new = [item for item in found if item[1].id not in cache]
-    digests = parallel_map(_digest_one, new, workers)
+    digests = list(parallel_map(_digest_one, new, workers))
     cache.update({record.id: made for (_, record), made in zip(new, digests, strict=True)})
     pages: dict[str, int] = {}
     runs = []

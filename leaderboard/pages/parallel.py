@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, TypeVar
 
@@ -16,18 +16,19 @@ _work: tuple[Callable[[Any], Any], Sequence[Any]] | None = None
 
 def parallel_map(
     function: Callable[[Item], Result], items: Sequence[Item], workers: int, *, least: int = 64
-) -> list[Result]:
-    """``[function(item) for item in items]``, in that order, over ``workers`` processes.
+) -> Iterator[Result]:
+    """``function(item)`` of each item, in that order, over ``workers`` processes; a result is not kept once taken.
 
     With fewer than ``least`` items, one worker, or where processes cannot be forked safely, in this one.
     """
     global _work
     if workers < 2 or len(items) < least or not sys.platform.startswith("linux"):
-        return [function(item) for item in items]
+        yield from map(function, items)
+        return
     _work = (function, items)
     try:
         with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
-            return list(pool.map(_call, range(len(items)), chunksize=max(1, min(16, len(items) // (4 * workers)))))
+            yield from pool.map(_call, range(len(items)), chunksize=max(1, min(16, len(items) // (4 * workers))))
     finally:
         _work = None
 
