@@ -227,7 +227,7 @@ class SeededRolloutActor(_BaseRolloutActor):  # type: ignore[misc]
     async def __init__(self, *args: Any, **kwargs: Any) -> None:  # type: ignore[misc]  # Ray awaits it
         kwargs["trust_remote_code"] = False
         if not cpu.has_cuda():
-            kwargs["worker_extension_cls"] = "harness.openrlhf.cpu.CpuWorkerExtension"
+            kwargs |= cpu.ENGINE_OPTIONS
         self._run_seed = WorkerSpec.from_environment().run_seed
         await super().__init__(*args, **kwargs)
 

@@ -27,6 +27,13 @@ ENVIRONMENT = {
 }
 """What every process of a run needs in its environment on a CPU."""
 
+ENGINE_OPTIONS = {
+    "worker_extension_cls": "harness.openrlhf.cpu.CpuWorkerExtension",
+    # A request with a seed of its own, whose prompt is cut into chunks, ends vLLM's CPU engine with an error.
+    "enable_chunked_prefill": False,
+}
+"""What vLLM's engine is told on a CPU."""
+
 TRAINER_ENVIRONMENT = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
 """What the trainer's processes need besides, from their start: log-probabilities that do not depend on the batch.
 
