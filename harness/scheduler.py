@@ -43,8 +43,8 @@ STOP_FILE = ".stop"
 POLL_SECONDS = 0.5
 RESERVE_SECONDS = 10.0
 """How long Ray may take to grant GPUs that should be free; then somebody else has them."""
-GRANTED_SECONDS = 0.05
-"""How long the driver waits each time for a grant, which takes Ray a few milliseconds when the GPUs are free."""
+LOOK_SECONDS = 2.0
+"""How often Ray is asked which nodes there are."""
 COOL_DOWN_SECONDS = 20.0
 """How long a node is left alone after that, or after it has failed."""
 GRACE_SECONDS = 30.0
@@ -187,6 +187,7 @@ class _Driver:
         self.asked: list[_Running] = []
         self.running: dict[Any, _Running] = {}
         self.nodes = Nodes({})
+        self.looked = 0.0
         self.step = _remote_step()
 
     def run(self) -> dict[str, Ending]:
@@ -226,6 +227,9 @@ class _Driver:
     def _see_nodes(self, first: bool = False) -> None:
         import ray
 
+        if not first and time.monotonic() - self.looked < LOOK_SECONDS:
+            return
+        self.looked = time.monotonic()
         alive = {
             node["NodeID"]: int(node["Resources"].get("GPU", 0))
             for node in ray.nodes()
@@ -254,7 +258,7 @@ class _Driver:
             group = _reserve(job, nodes)
             self.asked.append(_Running(self.items[job.id], job, nodes, group, moment))
         for one in list(self.asked):
-            if one.group.wait(GRANTED_SECONDS):
+            if _is_granted(one.group):
                 self.asked.remove(one)
                 reference = _submit(self.step, one.item.work, one.job, one.group, one.nodes, self.address)
                 self.running[reference] = replace(one, started=time.monotonic())
@@ -273,10 +277,12 @@ class _Driver:
     def _collect(self) -> None:
         import ray
 
+        # Ray grants free GPUs within milliseconds: no need to let them wait.
+        patience = POLL_SECONDS / 10 if self.asked else POLL_SECONDS
         if not self.running:
-            time.sleep(POLL_SECONDS / 5 if self.asked else POLL_SECONDS)
+            time.sleep(patience)
             return
-        ready, _ = ray.wait(list(self.running), num_returns=1, timeout=POLL_SECONDS)
+        ready, _ = ray.wait(list(self.running), num_returns=1, timeout=patience)
         for reference in ready:
             one = self.running.pop(reference)
             try:
@@ -429,6 +435,12 @@ def _reserve(job: Job, nodes: Sequence[str]) -> Any:
     return placement_group(bundles, strategy="PACK", bundle_label_selector=selectors)
 
 
+def _is_granted(group: Any) -> bool:
+    from ray.util.placement_group import placement_group_table
+
+    return bool(placement_group_table(group).get("state") == "CREATED")
+
+
 def _remote_step() -> Any:
     import ray
 
@@ -549,6 +561,8 @@ def driver_lock(runs: Path) -> Iterator[None]:
 
 def request_stop(runs: Path) -> bool:
     """Ask the driver that works in this folder to stop as on Ctrl-C; False when there is none."""
+    if not (runs / DRIVER_LOCK).exists():
+        return False
     try:
         with driver_lock(runs):
             return False
