@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ import torch.distributed as dist
 
 from harness.openrlhf import cpu
 from harness.openrlhf.loss import MethodLoss
+from harness.openrlhf.step_log import StepLog
 from harness.openrlhf.worker_spec import WorkerSpec
 from harness.seeds import derived_seed
 from methods.diagnostics import summarise
@@ -51,10 +51,10 @@ class MethodTrainer(_BaseTrainer):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         self._spec = WorkerSpec.from_environment()
         self.actor_loss_fn = MethodLoss(self._spec)
-        self._log: JsonLog | None = None
+        self._log: StepLog | None = None
         if _is_rank_0():
             path = Path(self._spec.training_dir) / UPDATES_FILE
-            self._log = JsonLog(path, "update", self._engine().global_steps)
+            self._log = StepLog(path, "update", self._engine().global_steps)
             _report_worker(self._spec, self.actor_loss_fn)
 
     def _engine(self) -> Any:
@@ -123,48 +123,12 @@ class MethodTrainer(_BaseTrainer):  # type: ignore[misc]
         self._started = now
 
 
-class JsonLog:
-    """One line of JSON per step, each written at once and whole.
-
-    A resumed run starts at ``done`` steps: lines of steps that the checkpoint does not know are dropped.
-    """
-
-    def __init__(self, path: Path, key: str, done: int) -> None:
-        self.path = path
-        kept = [line for line in _lines(path) if json.loads(line)[key] <= done]
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text("".join(f"{line}\n" for line in kept))
-        temporary.replace(path)
-
-    def write(self, line: dict[str, Any]) -> None:
-        """Append one step. A number that JSON cannot carry is written as null."""
-        with self.path.open("a") as stream:
-            stream.write(json.dumps(_without_nan(line), allow_nan=False) + "\n")
-
-
-def _lines(path: Path) -> Iterator[str]:
-    """The complete lines of a file that may not exist and whose last line may be cut."""
-    if path.exists():
-        text = path.read_text()
-        yield from text[: text.rfind("\n") + 1].splitlines()
-
-
 def _digest_of_sequences(samples: list[Any]) -> str:
     """SHA-256 of the token ids of all prompts with their responses, in order."""
     total = hashlib.sha256()
     for sample in samples:
         total.update(json.dumps(sample.sequences.tolist()).encode())
     return total.hexdigest()
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if value - value == 0 else None
-    if isinstance(value, dict):
-        return {key: _without_nan(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(part) for part in value]
-    return value
 
 
 def _total(values: Any) -> float:
@@ -278,14 +242,14 @@ class OrderedDriver(_BaseDriver):  # type: ignore[misc]
             shuffled.dataset, 1, True, False, shuffled.dataset.collate_fn
         )
         self.samples_generator.prompts_dataloader = self.prompts_dataloader
-        self._log: JsonLog | None = None
+        self._log: StepLog | None = None
 
     def train_step(self, rollout_samples: list[Any], global_step: int) -> tuple[dict[str, Any], int]:
         """Train on one rollout batch, put in order; note its digest, which shows where two runs part."""
         rollout_samples.sort(key=lambda sample: (int(sample.info["row"]), int(sample.info["sample"])))
         if self._log is None:
             folder = Path(WorkerSpec.from_environment().training_dir)
-            self._log = JsonLog(folder / ROLLOUTS_FILE, "rollout", global_step)
+            self._log = StepLog(folder / ROLLOUTS_FILE, "rollout", global_step)
         self._log.write(
             {
                 "rollout": global_step + 1,

@@ -1,0 +1,44 @@
+"""The logs of a training run: one line of JSON per policy update or rollout batch, written by Ray workers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+class StepLog:
+    """One line of JSON per step, each written at once and whole.
+
+    A resumed run starts at ``done`` steps: lines of steps that the checkpoint does not know are dropped.
+    """
+
+    def __init__(self, path: Path, key: str, done: int) -> None:
+        self.path = path
+        kept = [line for line in _lines(path) if json.loads(line)[key] <= done]
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text("".join(f"{line}\n" for line in kept))
+        temporary.replace(path)
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Append one step. A number that JSON cannot carry is written as null."""
+        with self.path.open("a") as stream:
+            stream.write(json.dumps(_without_nan(line), allow_nan=False) + "\n")
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """The complete lines of a file that may not exist and whose last line may be cut."""
+    if path.exists():
+        text = path.read_text()
+        yield from text[: text.rfind("\n") + 1].splitlines()
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if value - value == 0 else None
+    if isinstance(value, dict):
+        return {key: _without_nan(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(part) for part in value]
+    return value
