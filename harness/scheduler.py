@@ -317,8 +317,8 @@ class _Driver:
         kind, reason = _explain(error)
         if kind == "interrupt":
             raise KeyboardInterrupt
-        if kind == "machine":
-            self._cool(one.nodes)  # Ray may take a while to see that a node is gone
+        if kind == "machine" and not reason.startswith("WorkerCrashedError"):
+            self._cool(one.nodes)  # Ray may take a while to see that a node is gone; a worker alone is soon replaced
         hopeless = kind == "input"
         failures = self.failures[work.id]
         if failures.add(reason, work.updates(), "machine" if kind == "machine" else "work") or hopeless:
