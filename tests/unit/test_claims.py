@@ -153,6 +153,7 @@ def test_results_need_more_than_noise(tiny):
     assert found["heldout-best"].verdict in ("inconclusive", "fails")
 
 
+@pytest.mark.slow
 def test_clear_results_hold(tmp_path):
     """Eight seeds and a method that is far ahead: the same rules say so."""
     from tests import synthetic

@@ -21,7 +21,7 @@ from reuse_bench.main import app
 from tests.synthetic import synthetic_store
 
 RECORD = Path("smoke/tiny-qwen3/n2/grpo/seed0.json")
-CHANGES = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+CHANGES = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(scope="module")
