@@ -293,7 +293,7 @@ def grade_many(
 
     Args:
         requests: what to judge.
-        workers: number of processes; None: as many as there are processors.
+        workers: number of processes; None: as many as there are processors, 16 at most.
         timeout: processor seconds that each grader may take for one answer; more gives the verdict "error".
         progress: called in the caller's thread with the number of requests done so far.
 
@@ -372,7 +372,12 @@ def _judge_chain(answer: str | None, request: GradeRequest) -> Judgement:
 
 
 def _processors() -> int:
+    """Workers that a call has by default: the processors that this process may use, but no more than 16.
+
+    On a large node many actors grade at the same time, and each worker takes some 80 MB.
+    """
     try:
-        return max(1, len(os.sched_getaffinity(0)))
+        count = len(os.sched_getaffinity(0))
     except AttributeError:  # not on Linux
-        return os.cpu_count() or 1
+        count = os.cpu_count() or 1
+    return min(max(count, 1), 16)
