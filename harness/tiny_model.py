@@ -6,6 +6,7 @@ results in some steps: that noise is what leaves reinforcement learning somethin
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -18,7 +19,9 @@ from pathlib import Path
 
 from methods.errors import UserError
 from tasks import chain
+from tasks.datasets import cache_dir
 
+MANIFEST = "manifest.json"
 SYMBOLS = ("<pad>", "<eos>", *"0123456789", "=", ",", "<a>", "<b>")
 """16 symbols; the last two are never written and only round the vocabulary up."""
 
@@ -51,19 +54,11 @@ class TinyRecipe:
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
 
-def cache_dir() -> Path:
-    """Where made models and fetched data lie: ``REUSE_BENCH_CACHE``, or the user's cache folder."""
-    root = os.environ.get("REUSE_BENCH_CACHE")
-    if root:
-        return Path(root)
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "reuse-bench"
-
-
 def directory_digest(folder: Path) -> str:
     """SHA-256 over the names and contents of a model folder's files, without its own manifest."""
     total = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.name != "manifest.json":
+        if path.is_file() and path.name != MANIFEST:
             total.update(path.relative_to(folder).as_posix().encode() + b"\0")
             total.update(hashlib.sha256(path.read_bytes()).digest())
     return total.hexdigest()
@@ -80,22 +75,35 @@ def tiny_model(recipe: TinyRecipe | None = None, progress: Callable[[int, int], 
     """
     recipe = recipe or TinyRecipe()
     folder = cache_dir() / "models" / f"tiny-qwen3-v{recipe.version}-{recipe.digest[:12]}"
-    manifest = folder / "manifest.json"
-    if manifest.exists():
-        stated = json.loads(manifest.read_text())["digest"]
-        if stated != directory_digest(folder):
-            raise UserError(
-                f"{folder}: digest {stated[:12]} does not match the files; the cached base model was changed: "
-                "delete the folder, and it is made again"
-            )
-        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # Cells that start at the same time wait here for the one that makes the model.
+    with (folder.parent / f".{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _checked(folder) or _made(recipe, folder, progress)
+
+
+def _checked(folder: Path) -> Path | None:
+    """The folder if it is complete, after a look at its digest; None if it is not."""
+    manifest = folder / MANIFEST
+    if not manifest.exists():
+        return None
+    stated = json.loads(manifest.read_text())["digest"]
+    if stated != directory_digest(folder):
+        raise UserError(
+            f"{folder}: digest {stated[:12]} does not match the files; the cached base model was changed: "
+            "delete the folder, and it is made again"
+        )
+    return folder
+
+
+def _made(recipe: TinyRecipe, folder: Path, progress: Callable[[int, int], None] | None) -> Path:
     building = folder.with_name(f".{folder.name}.{os.getpid()}")
     shutil.rmtree(building, ignore_errors=True)
-    building.mkdir(parents=True)
+    building.mkdir()
     try:
         _build(recipe, building, progress)
         document = {"recipe": asdict(recipe), "digest": directory_digest(building)}
-        (building / "manifest.json").write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
+        (building / MANIFEST).write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
         shutil.rmtree(folder, ignore_errors=True)
         building.rename(folder)
     finally:
