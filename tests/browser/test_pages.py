@@ -132,7 +132,7 @@ def test_pages_work_under_any_path_of_a_server(server, visit):
     base, seen = server
     one = visit()
     for name in KINDS:
-        one.page.goto(f"{base}/{name}")
+        one.page.goto(f"{base}/{name}", wait_until="networkidle")
     assert one.problems == []
     assert {code for _, code in seen} <= {200, 304}
     assert all(path.startswith("/sub/path/") for path, _ in seen)
