@@ -256,8 +256,8 @@ def _training(board: Board, addresses: Addresses) -> Table | None:
     with_paper = any(clean(row["published"]) is not None for row in as_rows(frame))
     columns = [Column("method", "Method", number=False)]
     for measure, label, tip in (
-        ("early", "Early score", "highest score of a rollout batch in the first quarter of the updates"),
-        ("late", "Late score", "mean over the last eighth of the updates"),
+        ("early", "Early score", "highest score of a rollout batch in the early window"),
+        ("late", "Late score", "mean over the updates of the late window"),
         ("mean", "Mean score", "mean over all updates"),
     ):
         columns.append(Column(measure, label, tip=tip))
