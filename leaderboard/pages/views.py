@@ -41,8 +41,9 @@ from leaderboard.pages.tables import VIEWS, Cell, Column, Group, Row, Table, Ton
 from methods.diagnostics import LOG_WEIGHT_EDGES
 
 MACRO = published.MACRO
-#: The front page shows whole boards while their rows together stay under the first number, then short ones while
-#: there are fewer than the second, then links: it has to stay small whatever the store holds.
+#: The front page shows whole boards while there are few and their rows are few, then short ones, then links: it has to
+#: stay small whatever the store holds.
+FULL_BOARDS = 3
 FULL_ROWS = 32
 SHORT_BOARDS = 8
 
@@ -166,7 +167,7 @@ class Views:
         rows = 0
         for view in views:
             rows += len(view.board.arms)
-            if rows <= FULL_ROWS:
+            if rows <= FULL_ROWS and len(sizes) < FULL_BOARDS:
                 sizes[view.board.key] = "full"
             elif view.short and len(view.short.rows) <= FULL_ROWS and len(sizes) < SHORT_BOARDS:
                 sizes[view.board.key] = "short"

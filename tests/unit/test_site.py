@@ -331,6 +331,28 @@ def test_the_front_page_is_small(built):
     assert (built / "index.html").stat().st_size < 300_000
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"methods": tuple(f"m{i}" for i in range(20)), "reuses": (8, 32)},
+        {"models": tuple(f"Model-{i}" for i in range(12)), "reuses": (8,)},
+        {"methods": (), "base": True},
+        {"tasks": {"alone": (9, 1)}, "reuses": (8,)},
+        {"statuses": {(m, 8, 0): "failed" for m in ("grpo", "gspo", "vespo", "respo")}, "reuses": (8,)},
+    ],
+    ids=["many methods", "many models", "base model only", "one benchmark, one sample", "all failed"],
+)
+def test_unusual_stores(tmp_path, more):
+    tasks = dict.fromkeys(("aime25", "aime24", "amc23", "olympiadbench", "minerva_math", "math500"), (8, 4))
+    options = {"protocol": "qwen3-1.7b", "models": ("M",), "tasks": tasks, "seeds": (0,), "updates": 32, **more}
+    synthetic_store(tmp_path / "store", **options)
+    site.build(tmp_path / "store", tmp_path / "site")
+    assert (tmp_path / "site" / "index.html").stat().st_size < 300_000
+    pages = {p.relative_to(tmp_path / "site").as_posix(): Page(p.read_text()) for p in tmp_path.rglob("site/**/*.html")}
+    assert list(broken(tmp_path / "site", pages)) == []
+
+
 def test_hostile_records_do_no_harm(hostile_site):
     texts = {path: path.read_text(encoding="utf-8") for path in hostile_site.rglob("*.html")}
     assert any("&lt;script&gt;alert(1)" in text for text in texts.values())
