@@ -261,6 +261,11 @@ def seconds_taken(out: Path) -> float:
     return float(json.loads(path.read_text())["seconds"]) if path.exists() else 0.0
 
 
+def responses_done(out: Path) -> int:
+    """Responses of a running evaluation that are safe on disk; for showing progress."""
+    return sum(_JournalCounter(path).count() for path in (out / ".work").glob("journal-*.jsonl"))
+
+
 def _is_complete(path: Path, identity: Mapping[str, Any]) -> bool:
     if not path.exists():
         return False

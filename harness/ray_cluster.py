@@ -6,9 +6,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from harness.provenance import gpus
 from methods.errors import UserError
 
 LOCAL_OBJECT_STORE_BYTES = 1 << 30
+CELL_MEMORY_BYTES = 6 << 30
+"""A tiny cell takes 4.7 GB at its peak, nearly all of it libraries in five processes."""
 CPUS_PER_CELL = 6
 """Ray's CPUs are a count of processes, not of cores: driver, controller, engine, trainer and room for two more."""
 
@@ -23,6 +26,16 @@ def import_ray() -> object:
             "`python requirements/install.py cpu` (or `gpu`)"
         ) from error
     return ray
+
+
+def cells_that_fit() -> int:
+    """Cells that this machine can run at once without GPUs: one for each core, and memory for all of them.
+
+    A cell keeps about one core busy: its trainer and its engine take turns.
+    """
+    cores = len(os.sched_getaffinity(0))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, min(cores, memory // CELL_MEMORY_BYTES))
 
 
 @contextmanager
@@ -48,7 +61,7 @@ def ray_cluster(address: str | None, *, cells_at_once: int = 1, pretend_gpus: in
             ray.init(
                 address="local",  # not another one that happens to run on this machine
                 num_cpus=CPUS_PER_CELL * cells_at_once,
-                num_gpus=pretend_gpus or None,
+                num_gpus=None if gpus() else pretend_gpus or None,
                 include_dashboard=False,
                 object_store_memory=LOCAL_OBJECT_STORE_BYTES,
                 log_to_driver=False,

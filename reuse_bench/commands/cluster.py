@@ -1,4 +1,4 @@
-"""Cells on a Ray cluster that is running: `run --address ...`, and `stop`."""
+"""Cells on a Ray cluster, a running one or one that is started here: what `run` does, and `stop`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.progress import Progress, TaskID
 
 from reuse_bench.commands.progress import CellProgress
 
 if TYPE_CHECKING:
+    from harness.protocol import BaseModelSpec
     from harness.runner import CellJob
 
 EXIT_CHECK_FAILED = 1
@@ -47,45 +49,110 @@ def with_gpus(jobs: Sequence[CellJob], gpus: int) -> list[CellJob]:
     return found
 
 
-def run_on_cluster(jobs: Sequence[CellJob], address: str) -> None:
-    """Bring all cells to their end, as many at once as fit; a cell that fails does not stop the others."""
-    from harness.ray_cluster import ray_cluster
+def run_on_cluster(jobs: Sequence[CellJob], address: str | None, at_once: int | None = None) -> None:
+    """Bring all cells to their end, as many at once as fit; a cell that fails does not stop the others.
+
+    Without an address, on a local Ray with room for ``at_once`` cells.
+    """
+    from harness.ray_cluster import cells_that_fit, ray_cluster
+    from harness.runner import existing_record
     from harness.scheduler import items_of, run_grid
 
-    by_id = {job.cell.id: job for job in jobs}
+    waiting = [job for job in jobs if existing_record(job) is None]
+    for job in jobs:
+        if job not in waiting:
+            Console(stderr=True).print(f"{job.cell.id}: complete", highlight=False)
+    if not waiting:
+        return
+    prepare_models(waiting)
     runs = jobs[0].places.runs.resolve()
-    training: dict[str, float] = {}
-    with CellProgress(len(jobs)) as shown:
-
-        def listener(event: str, identity: str, word: str) -> None:
-            job = by_id.get(identity)
-            training.pop(identity, None)
-            if event == "started" and word == "training":
-                training[identity] = 0.0
-            elif event == "started" and job:
-                shown.report(job.cell, "evaluating", 0, 1, "")
-            elif event in ("given up", "retried", "not placed"):
-                shown.say(f"{identity}: {event}: {word}")
-            elif event in ("node up", "node down"):
-                shown.say(f"{event}: {identity[:12]} {word}")
-
-        def tick() -> None:
-            for identity, looked in training.items():
-                if time.monotonic() - looked > LOOK_SECONDS:
-                    training[identity] = time.monotonic()
-                    lines = by_id[identity].run.read_updates()
-                    done, word = (lines[-1]["update"], f"score {lines[-1]['score']:.3f}") if lines else (0, "starting")
-                    total = by_id[identity].protocol.update.updates
-                    shown.report(by_id[identity].cell, "training", done, total, word)
-
+    local = min(at_once or cells_that_fit(), len(waiting))
+    gpus = local * max(job.protocol.runtime.gpus for job in waiting)
+    with CellProgress(len(waiting)) as shown:
+        watch = _Watch(waiting, shown)
         try:
-            with ray_cluster(address) as ray_address:
-                endings = run_grid(items_of(jobs), ray_address, runs, listener=listener, tick=tick)
+            with ray_cluster(address, cells_at_once=local, pretend_gpus=gpus) as ray_address:
+                endings = run_grid(items_of(waiting), ray_address, runs, listener=watch.listener, tick=watch.tick)
         except KeyboardInterrupt:
             again = shlex.join(["reuse-bench", *sys.argv[1:]])
             shown.say(f"reuse-bench: interrupted; nothing that is complete is lost. This continues: {again}")
             raise typer.Exit(EXIT_INTERRUPTED) from None
-        for identity, ending in endings.items():
-            shown.finish(by_id[identity].cell, f"{ending} -> {by_id[identity].record_path}")
     if "failed" in endings.values():
         raise typer.Exit(EXIT_CHECK_FAILED)
+
+
+def prepare_models(jobs: Sequence[CellJob]) -> list[tuple[BaseModelSpec, Path]]:
+    """Make or fetch the base models of cells, with a progress bar; returns each with its folder."""
+    from harness.models import resolve_model
+
+    specs = {job.cell.model: job.protocol.model(job.cell.model) for job in jobs}
+    found = []
+    for spec in specs.values():
+        with Progress(console=Console(stderr=True), transient=True) as bar:
+            row = bar.add_task(f"base model {spec.name}", total=None)
+
+            def progress(done: int, total: int, bar: Progress = bar, row: TaskID = row) -> None:
+                bar.update(row, completed=done, total=total)
+
+            found.append((spec, resolve_model(spec, progress)))
+    return found
+
+
+class _Watch:
+    """Shows what the scheduler tells, and how far the running steps are, from what lies in their folders."""
+
+    def __init__(self, jobs: Sequence[CellJob], shown: CellProgress) -> None:
+        self._jobs = {job.cell.id: job for job in jobs}
+        self._shown = shown
+        self._steps: dict[str, str] = {}
+        self._looked = 0.0
+
+    def listener(self, event: str, identity: str, word: str) -> None:
+        """What happened to a cell or a node."""
+        if event == "started":
+            self._steps[identity] = word
+            self._look(identity)
+        elif identity in self._jobs:
+            self._steps.pop(identity, None)
+            if event == "ended":
+                if self._jobs[identity].record_path.exists():
+                    self._shown.finish(identity, ending_of(self._jobs[identity]))
+            else:
+                self._shown.say(f"{identity}: {event}: {word}")
+        elif event in ("node up", "node down"):
+            self._shown.say(f"{event}: {identity[:12]} {word}")
+
+    def tick(self) -> None:
+        """Look at the running steps, now and then."""
+        if time.monotonic() - self._looked > LOOK_SECONDS:
+            self._looked = time.monotonic()
+            for identity in self._steps:
+                self._look(identity)
+
+    def _look(self, identity: str) -> None:
+        from harness.evaluation import plans_from_protocol, responses_done
+
+        job = self._jobs[identity]
+        if self._steps[identity] == "training":
+            lines = job.run.read_updates()
+            word = f"score {lines[-1]['score']:.3f}" if lines else "starting"
+            done = lines[-1]["update"] if lines else 0
+            self._shown.report(identity, "training", done, job.protocol.update.updates, word)
+        else:
+            plans = plans_from_protocol(job.protocol)
+            total = sum(plan.samples * (plan.problems or 0) for plan in plans)
+            done = responses_done(job.run.evaluation)
+            self._shown.report(identity, "evaluating", min(done, total), total, "" if done else "starting")
+
+
+def ending_of(job: CellJob) -> str:
+    """How a recorded cell has ended, in one line."""
+    from harness.records import read_record
+
+    record = read_record(job.record_path)
+    if record.evaluation:
+        scores = [task.scores["published"].pass_at_1 for task in record.evaluation.values()]
+        word = f"macro average {100 * sum(scores) / len(scores):.1f} %"
+    else:
+        word = (record.training.collapse if record.training else None) or record.failure or "no scores"
+    return f"{record.status}: {word} -> {job.record_path}"

@@ -70,9 +70,9 @@ def evaluate(
         for option, value in outside_only.items():
             if value is not None:
                 raise UserError(f"{option} needs --model: trained cells are evaluated as their protocol says")
-        from reuse_bench.commands.runs import _jobs, evaluate_cells
+        from reuse_bench.commands.runs import evaluate_cells, jobs_of
 
-        evaluate_cells(_jobs(protocol or "tiny", method, reuse, None, seed, runs, results, None))
+        evaluate_cells(jobs_of(protocol or "tiny", method, reuse, None, seed, runs, results, None))
         return
     if method or reuse:
         raise UserError("--method and --reuse choose trained cells: leave them out with --model")

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from reuse_bench.commands.cluster import run_on_cluster, with_gpus
+from reuse_bench.commands.cluster import ending_of, prepare_models, run_on_cluster, with_gpus
 from reuse_bench.commands.protocols import Set, parse_overrides
 
 if TYPE_CHECKING:
@@ -46,18 +46,12 @@ def register(app: typer.Typer) -> None:
 
 def prepare(protocol: ProtocolName = "tiny", as_json: Json = False) -> None:
     """Make or fetch what a protocol needs before its cells run: the base models."""
-    from rich.progress import Progress
-
-    from harness.models import resolve_model
-    from harness.protocol import load_protocol
     from harness.tiny_model import directory_digest
 
-    facts = []
-    for spec in load_protocol(protocol).models:
-        with Progress(console=Console(stderr=True), transient=True) as bar:
-            row = bar.add_task(f"base model {spec.name}", total=None)
-            folder = resolve_model(spec, lambda done, total: bar.update(row, completed=done, total=total))  # noqa: B023
-        facts.append({"model": spec.name, "folder": str(folder), "digest": directory_digest(folder)})
+    facts = [
+        {"model": spec.name, "folder": str(folder), "digest": directory_digest(folder)}
+        for spec, folder in prepare_models(jobs_of(protocol))
+    ]
     if as_json:
         typer.echo(json.dumps(facts, indent=1))
         return
@@ -73,28 +67,21 @@ def run(
     seed: Seeds = None,
     address: Address = None,
     gpus_per_cell: Annotated[int | None, typer.Option(help="GPUs of a cell, in place of the protocol's.")] = None,
+    at_once: Annotated[
+        int | None, typer.Option(min=1, help="Cells at once on a local Ray [default: what the machine has room for].")
+    ] = None,
     runs: Runs = Path("runs"),
     results: Results = Path("results"),
     settings: Set = None,
 ) -> None:
-    """Train, evaluate and record cells of a protocol. What is complete is kept: the same command continues.
+    """Train, evaluate and record cells of a protocol, as many at once as fit.
 
-    On a running Ray cluster (--address) as many cells at once as fit; without it, one after the other.
+    What is complete is kept: the same command continues.
     """
-    from harness.runner import run_cell
-
-    jobs = _jobs(protocol, method, reuse, model, seed, runs, results, settings)
+    jobs = jobs_of(protocol, method, reuse, model, seed, runs, results, settings)
     if gpus_per_cell is not None:
         jobs = with_gpus(jobs, gpus_per_cell)
-    if address is not None:
-        run_on_cluster(jobs, address)
-        return
-
-    def step(job: CellJob, ray_address: str, report: Any) -> str:
-        record = run_cell(job, ray_address, report)
-        return f"{record.status}: {_scores(record)} -> {job.record_path}"
-
-    _carry_out(jobs, step, address)
+    run_on_cluster(jobs, address, at_once)
 
 
 def train(
@@ -115,7 +102,7 @@ def train(
         result = train_only(job, ray_address, report)
         return f"collapsed: {result.collapse}" if result.collapse else f"trained: {job.run.final}"
 
-    _carry_out(_jobs(protocol, method, reuse, model, seed, runs, results, settings), step, address)
+    _carry_out(jobs_of(protocol, method, reuse, model, seed, runs, results, settings), step, address)
 
 
 def evaluate_cells(jobs: Sequence[CellJob]) -> None:
@@ -123,8 +110,8 @@ def evaluate_cells(jobs: Sequence[CellJob]) -> None:
     from harness.runner import evaluate_only
 
     def step(job: CellJob, _: str, report: Any) -> str:
-        record = evaluate_only(job, report)
-        return f"{record.status}: {_scores(record)} -> {job.record_path}"
+        evaluate_only(job, report)
+        return ending_of(job)
 
     _carry_out(jobs, step, None, needs_ray=False)
 
@@ -141,7 +128,7 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show the cells of a protocol: what state each is in, and how far it is."""
-    facts = [_cell_facts(job) for job in _jobs(protocol, method, reuse, model, seed, runs, results, settings)]
+    facts = [_cell_facts(job) for job in jobs_of(protocol, method, reuse, model, seed, runs, results, settings)]
     if as_json:
         typer.echo(json.dumps(facts, indent=1))
         return
@@ -172,16 +159,17 @@ def _cell_facts(job: CellJob) -> dict[str, Any]:
     }
 
 
-def _jobs(
+def jobs_of(
     protocol: str,
-    methods: list[str] | None,
-    reuses: list[int] | None,
-    models: list[str] | None,
-    seeds: list[int] | None,
-    runs: Path,
-    results: Path,
-    settings: list[str] | None,
+    methods: list[str] | None = None,
+    reuses: list[int] | None = None,
+    models: list[str] | None = None,
+    seeds: list[int] | None = None,
+    runs: Path = Path("runs"),
+    results: Path = Path("results"),
+    settings: list[str] | None = None,
 ) -> list[CellJob]:
+    """The chosen cells of a protocol, with the places where they run and are recorded."""
     from harness.grid import cells
     from harness.protocol import load_protocol
     from harness.runner import CellJob, Places
@@ -231,11 +219,3 @@ def _carry_out(
         raise typer.Exit(EXIT_INTERRUPTED) from None
     if failed:
         raise typer.Exit(EXIT_CHECK_FAILED)
-
-
-def _scores(record: Any) -> str:
-    """The scores of a record in one line: macro average under the published grader, or why there is none."""
-    if record.evaluation:
-        scores = [task.scores["published"].pass_at_1 for task in record.evaluation.values()]
-        return f"macro average {100 * sum(scores) / len(scores):.1f} %"
-    return str(record.training.collapse if record.training and record.training.collapse else record.failure)
