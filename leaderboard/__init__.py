@@ -1,0 +1,1 @@
+"""What records say: tables, statistics, claims, charts, pages."""

@@ -57,8 +57,8 @@ def pip(*arguments: str) -> None:
     """Call pip of this Python; its own message says what went wrong."""
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
     if subprocess.run(command).returncode != 0:
-        print(f"install.py: pip failed; what is installed stays: mend the cause above and run `{' '.join(sys.argv)}` again",
-              file=sys.stderr)
+        again = " ".join(["python", *sys.argv])
+        print(f"install.py: pip failed: mend the cause above and run `{again}` again", file=sys.stderr)
         sys.exit(1)
 
 

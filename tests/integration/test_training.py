@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 
 import pytest
+
 from harness.protocol import Protocol
 from methods import get
 from methods.registry import source_digest
