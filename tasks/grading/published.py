@@ -46,6 +46,37 @@ class _Remember:
         return value
 
 
+def _predict_in_two_stages() -> None:
+    """Let the ANTLR parser try its fast prediction mode first, and its full one where that finds a syntax error.
+
+    Where the fast mode (SLL) finds none, its tree is the one of the full mode (ANTLR's documentation of
+    PredictionMode.SLL), so this changes the time only.
+    """
+    from antlr4.atn.PredictionMode import PredictionMode  # type: ignore[import-untyped]
+    from latex2sympy2_extended.latex2sympy2 import _Latex2Sympy
+
+    if hasattr(_Latex2Sympy, "predicts_in_two_stages"):
+        return
+    create, parse = _Latex2Sympy.create_parser, _Latex2Sympy.parse
+
+    def create_parser(self: Any, latex: str) -> Any:
+        parser = create(self, latex)
+        if getattr(self, "fast", False):
+            parser._interp.predictionMode = PredictionMode.SLL
+        return parser
+
+    def parse_in_two_stages(self: Any, latex: str) -> Any:
+        self.fast = True
+        try:
+            return parse(self, latex)
+        except Exception:
+            self.fast = False
+            return parse(self, latex)
+
+    _Latex2Sympy.create_parser, _Latex2Sympy.parse = create_parser, parse_in_two_stages
+    _Latex2Sympy.predicts_in_two_stages = True
+
+
 class PublishedGrader:
     """Math-Verify with a memory. Make one a process, and call it in the main thread or any other."""
 
@@ -55,6 +86,7 @@ class PublishedGrader:
 
         logging.getLogger("math_verify").setLevel(logging.CRITICAL)
         self._trouble: list[str] = []
+        _predict_in_two_stages()
         for name in ("parse_latex_cached", "normalize_latex", "parse_expr_cached"):
             inner = getattr(parser, name)
             inner = getattr(inner, "__wrapped__", inner)
