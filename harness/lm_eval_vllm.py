@@ -268,7 +268,10 @@ def prepare_process() -> None:
     """What must be done before vLLM and lm-eval are imported."""
     if cpu.has_cuda():
         return
-    os.environ.update(cpu.ENVIRONMENT)
+    import torch
+
+    os.environ.update(cpu.environment())
+    torch.set_num_threads(cpu.threads())
     # lm-eval asks for the version of the distribution "vllm"; on a CPU it has another name, and vLLM takes its
     # device from the suffix.
     version = importlib.metadata.version

@@ -18,14 +18,12 @@ from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from typing import Any
 
-ENVIRONMENT = {
-    "DS_ACCELERATOR": "cpu",
-    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB; the default is half the memory
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    "TORCH_COMPILE_DISABLE": "1",
-}
-"""What every process of a run needs in its environment on a CPU."""
+THREADS_VARIABLE = "REUSE_BENCH_CPU_THREADS"
+"""How many threads each process of a run may compute with; 1 where nothing is said.
+
+A tiny model gains nothing from more, and trainers and engines that share cores lose most of their time waiting for
+each other's threads.
+"""
 
 ENGINE_OPTIONS = {
     "worker_extension_cls": "harness.openrlhf.cpu.CpuWorkerExtension",
@@ -41,6 +39,24 @@ With AMX, the last bf16 bit of a response's log-probabilities depends on how its
 not be exactly 0 before the first update of a rollout batch. vLLM's own CPU kernels need AMX where the processor has it,
 so this must not be set for them.
 """
+
+
+def threads() -> int:
+    """Threads of this process, by `THREADS_VARIABLE`."""
+    return max(1, int(os.environ.get(THREADS_VARIABLE, "1")))
+
+
+def environment() -> dict[str, str]:
+    """What every process of a run needs in its environment on a CPU, best from its start."""
+    return {
+        "DS_ACCELERATOR": "cpu",
+        "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB; the default is half the memory
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "TORCH_COMPILE_DISABLE": "1",
+        "OMP_NUM_THREADS": str(threads()),
+        THREADS_VARIABLE: str(threads()),
+    }
 
 
 def has_cuda() -> bool:
@@ -68,7 +84,8 @@ def install() -> None:
 
     if torch.cuda.is_available():
         return
-    os.environ.update(ENVIRONMENT)
+    os.environ.update(environment())
+    torch.set_num_threads(threads())
     cuda: Any = torch.cuda
     cuda.current_device = lambda: _CPU
     cuda.current_stream = lambda device=None: None

@@ -26,7 +26,7 @@ def main() -> None:
 
     environment = {**WORKER_ENVIRONMENT, VARIABLE: os.environ[VARIABLE]}
     if not cpu.has_cuda():
-        environment |= cpu.ENVIRONMENT
+        environment |= cpu.environment()
     os.environ.update(environment)
     ray.init(
         address=os.environ["RAY_ADDRESS"],
