@@ -133,9 +133,9 @@ def _build(recipe: TinyRecipe, folder: Path, progress: Callable[[int, int], None
             "`python requirements/install.py cpu`"
         ) from error
 
-    # What the machine does elsewhere must not change the model: own generators, one thread.
+    # What the machine does elsewhere must not change the model: own generators, two threads everywhere.
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(2)
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(recipe.seed)
@@ -180,7 +180,7 @@ def _pretrain(model: object, recipe: TinyRecipe, progress: Callable[[int, int], 
         rows = [[*(index[s] for s in text), index["<eos>"]] for text in islice(source, recipe.batch_size)]
         width = max(map(len, rows))
         tokens = torch.tensor([row + [0] * (width - len(row)) for row in rows])
-        logits = model(input_ids=tokens[:, :-1], attention_mask=(tokens[:, :-1] != 0).long()).logits
+        logits = model(input_ids=tokens[:, :-1]).logits  # padding is on the right: nothing attends to it
         loss = cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=0)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]

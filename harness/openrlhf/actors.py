@@ -20,6 +20,7 @@ import openrlhf.trainer.ray.vllm_engine as vllm_engine
 import ray
 import torch
 import torch.distributed as dist
+from vllm.sampling_params import RequestOutputKind
 
 from harness.openrlhf import cpu
 from harness.openrlhf.loss import MethodLoss
@@ -211,6 +212,9 @@ class SeededRolloutActor(_BaseRolloutActor):  # type: ignore[misc]
         async def sample(index: int) -> dict[str, Any]:
             params = sampling_params.clone()
             params.seed = derived_seed(self._run_seed, "rollout", row, index)
+            # OpenRLHF uses the finished token ids only: text and intermediate outputs would be made for nothing.
+            params.detokenize = False
+            params.output_kind = RequestOutputKind.FINAL_ONLY
             response: dict[str, Any] = await self.executor.execute(
                 prompt=prompt,
                 label=label,
