@@ -6,7 +6,8 @@ under another; `summarise` turns the rows of a policy update into what its line 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -122,6 +123,69 @@ def share_below(
                 totals[name] = [low + sum(part[name][:below]), all_ + sum(part[name])]
     shares = {name: low / all_ if all_ > 0 else None for name, (low, all_) in totals.items()}
     return {"responses": shares["counts"], "mass": shares["mass"]}
+
+
+def over_updates(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Many policy updates in one: histograms are summed, means weighted by what they are means of.
+
+    Quantiles are left out, because those of the updates do not give those of the whole.
+
+    Args:
+        lines: lines of ``updates.jsonl``; ``gradient_norm`` may be missing.
+
+    Returns:
+        ``log_weight``: for "positive" and "negative": ``responses``, ``mean``, ``min``, ``max``, ``counts``, ``mass``
+        and ``mean_length`` as in `summarise`; ``mass`` is None unless every update has it.
+        ``ess`` and ``gradient_norm``: their ``mean``, ``min`` and ``max`` over the updates.
+        ``clip_fraction`` and ``engine_gap``: means over tokens; ``mean_length``: over responses.
+        ``updates``, ``responses``, ``zero_advantage``: how many. What cannot be told is None.
+    """
+    tokens = [(line["mean_length"] or 0.0) * line["responses"] for line in lines]
+    return {
+        "updates": len(lines),
+        "responses": sum(line["responses"] for line in lines),
+        "zero_advantage": sum(line["zero_advantage"] for line in lines),
+        "log_weight": {
+            sign: _one_sign_over_updates([line["log_weight"][sign] for line in lines])
+            for sign in ("positive", "negative")
+        },
+        "ess": _range([line["ess"] for line in lines]),
+        "gradient_norm": _range([line.get("gradient_norm") for line in lines]),
+        "clip_fraction": _weighted_mean([line["clip_fraction"] for line in lines], tokens),
+        "engine_gap": _weighted_mean([line["engine_gap"] for line in lines], tokens),
+        "mean_length": _weighted_mean([line["mean_length"] for line in lines], [line["responses"] for line in lines]),
+    }
+
+
+def _one_sign_over_updates(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The parts of one sign of the advantage, as `over_updates` describes it."""
+    mass: list[float] | None = None
+    if parts and all(part["mass"] is not None for part in parts):
+        mass = [math.fsum(values) for values in zip(*(part["mass"] for part in parts), strict=True)]
+    responses = [part["responses"] for part in parts]
+    bins = len(LOG_WEIGHT_EDGES) + 1
+    return {
+        "responses": sum(responses),
+        "mean": _weighted_mean([part["mean"] for part in parts], [sum(part["counts"]) for part in parts]),
+        "min": min((part["min"] for part in parts if part["min"] is not None), default=None),
+        "max": max((part["max"] for part in parts if part["max"] is not None), default=None),
+        "counts": [sum(part["counts"][place] for part in parts) for place in range(bins)],
+        "mass": mass,
+        "mean_length": _weighted_mean([part["mean_length"] for part in parts], responses),
+    }
+
+
+def _range(values: Sequence[float | None]) -> dict[str, float | None]:
+    known = [value for value in values if value is not None]
+    if not known:
+        return {"mean": None, "min": None, "max": None}
+    return {"mean": math.fsum(known) / len(known), "min": min(known), "max": max(known)}
+
+
+def _weighted_mean(values: Sequence[float | None], weights: Sequence[float]) -> float | None:
+    known = [(value, weight) for value, weight in zip(values, weights, strict=True) if value is not None]
+    total = math.fsum(weight for _, weight in known)
+    return math.fsum(value * weight for value, weight in known) / total if total > 0 else None
 
 
 def _one_sign(column: Mapping[str, Tensor], chosen: Tensor) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`run`, `train`, `prepare` and `status`: cells of a protocol, from training to records."""
+"""`run`, `train`, `prepare`, `status` and `show run`: cells of a protocol, from training to records."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from reuse_bench.commands.cluster import ending_of, prepare_models, run_on_cluster, with_gpus
+from reuse_bench.commands.facts import show_app
 from reuse_bench.commands.protocols import Set, parse_overrides
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ def register(app: typer.Typer) -> None:
     app.command("run")(run)
     app.command("train")(train)
     app.command("status")(status)
+    show_app.command("run")(show_run)
 
 
 def prepare(protocol: ProtocolName = "tiny", as_json: Json = False) -> None:
@@ -139,6 +143,96 @@ def status(
             fact["cell"], fact["status"], f"{fact['updates']}/{fact['updates_in_all']}", score, fact["detail"] or ""
         )
     Console().print(table)
+
+
+def show_run(
+    name: Annotated[str, typer.Argument(metavar="ID", help="The start of a record's id, a cell, or a path.")],
+    first_updates: Annotated[
+        int | None, typer.Option(min=1, help="Diagnostics of so many policy updates, from the first [default: all].")
+    ] = None,
+    results: Results = Path("results"),
+    runs: Runs = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Show a run: its facts and scores, and what its policy updates did with their responses."""
+    from leaderboard.run_facts import facts, find
+
+    found = facts(find(name, results, runs), first_updates)
+    if as_json:
+        typer.echo(json.dumps(found, indent=1, allow_nan=False))
+        return
+    console = Console(soft_wrap=True, highlight=False)
+    _print_run(console, found)
+    if found["diagnostics"]:
+        _print_diagnostics(console, found["diagnostics"])
+
+
+def _print_run(console: Console, found: dict[str, Any]) -> None:
+    method = found["method"]
+    division = f", {found['division']} division" if found["division"] else ""
+    console.print(f"[bold]{escape(found['cell'])}[/]  {found['status']}{division}")
+    lines = [found["reason"], *found["deviations"], f"record {found['id']}" if found["id"] else None, found["path"]]
+    if method:
+        title = f"{method['title']} ({method['name']}, {method['origin']})" if "title" in method else method["name"]
+        settings = ", ".join(f"{key} {value}" for key, value in method["hyperparameters"].items())
+        source = f"source {method['source_sha256']}" if method["source_sha256"] else None
+        lines += [f"method {title}{': ' if settings else ''}{settings}", source]
+    lines.append("seeds " + ", ".join(f"{key} {value}" for key, value in found["seeds"].items()))
+    scores = {name: found[f"{name}_score"] for name in ("early", "late", "mean")}
+    lines.append(f"{found['updates']} updates, score " + ", ".join(f"{key} {_number(scores[key])}" for key in scores))
+    for line in filter(None, lines):
+        console.print(f"  {escape(line)}")
+    if found["evaluation"]:
+        graders = ("published", "audited")
+        table = Table("held out", "problems", "samples", *graders, box=None, pad_edge=False)
+        for column in table.columns[1:]:
+            column.justify = "right"
+        for task, result in found["evaluation"].items():
+            shares = [_percent(result[grader]) for grader in graders]
+            table.add_row(escape(task), str(result["problems"]), str(result["samples_per_problem"]), *shares)
+        console.print()
+        console.print(table)
+
+
+def _print_diagnostics(console: Console, found: dict[str, Any]) -> None:
+    parts = [found["log_weight"][sign] for sign in ("positive", "negative")]
+    console.print(
+        f"\n[bold]Updates {found['first_update']} to {found['last_update']}[/]: {found['responses']} responses; "
+        f"{parts[0]['responses']} with A > 0, {parts[1]['responses']} with A < 0, {found['zero_advantage']} with A = 0"
+    )
+    table = Table("log W", box=None, pad_edge=False)
+    for sign in ("A > 0", "A < 0"):
+        table.add_column(f"{sign}: responses", justify="right")
+        table.add_column("mass", justify="right")
+    edges = [f"{edge:g}" for edge in found["edges"]]
+    names = [f"below {edges[0]}", *(f"{low} to {high}" for low, high in pairwise(edges)), f"from {edges[-1]}"]
+    columns = [_shares(part[kind], len(names)) for part in parts for kind in ("counts", "mass")]
+    held = [place for place in range(len(names)) if any(part["counts"][place] for part in parts)]
+    for place in range(min(held, default=0), max(held, default=-1) + 1):
+        table.add_row(names[place], *(_percent(column[place]) for column in columns))
+    console.print(table)
+    for name, values in (("effective sample size", found["ess"]), ("gradient norm", found["gradient_norm"])):
+        console.print(f"{name}: {_number(values['mean'])} ({_number(values['min'])} to {_number(values['max'])})")
+    console.print(f"clipped or suppressed tokens: {_percent(found['clip_fraction'])}")
+    console.print(
+        f"mean length: {_number(found['mean_length'])} tokens, of positive responses {_number(parts[0]['mean_length'])}"
+    )
+    console.print(f"gap between trainer and engine: {_number(found['engine_gap'])} per token")
+    console.print(f"[bold]{found['sentence']}[/]")
+
+
+def _shares(values: list[float] | None, bins: int) -> list[float | None]:
+    """Each bin's share of the sum; None where there is nothing to share."""
+    total = sum(values) if values else 0.0
+    return [value / total for value in values] if values and total > 0 else [None] * bins
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.4g}"
+
+
+def _percent(share: float | None) -> str:
+    return "unknown" if share is None else f"{100 * share:.1f} %"
 
 
 def _cell_facts(job: CellJob) -> dict[str, Any]:

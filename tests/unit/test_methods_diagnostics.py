@@ -14,6 +14,7 @@ from methods.diagnostics import (
     COLUMNS,
     LOG_WEIGHT_EDGES,
     SUPPRESSED_BELOW,
+    over_updates,
     response_rows,
     share_below,
     summarise,
@@ -145,3 +146,38 @@ def test_share_below_counts_responses_and_mass_over_updates() -> None:
     assert share_below(updates, sign="negative") == {"responses": None, "mass": None}
     with pytest.raises(ValueError, match=r"-1\.1 is no bin edge"):
         share_below(updates, -1.1)
+
+
+@pytest.mark.parametrize("name", ["grpo", "respo"])
+def test_many_updates_say_what_all_their_rows_say_at_once(name: str) -> None:
+    rows = _run(name, _inputs(responses=60))[1]
+    whole = summarise(rows)
+    parts = [summarise(part) for part in rows.split([25, 1, 34])]
+    lines = [{"gradient_norm": norm, **part} for norm, part in zip((0.5, None, 2.0), parts, strict=True)]
+    got = over_updates(lines)
+    assert got["updates"] == 3
+    for key in ("responses", "zero_advantage"):
+        assert got[key] == whole[key]
+    for key in ("clip_fraction", "engine_gap", "mean_length"):
+        assert got[key] == pytest.approx(whole[key], rel=1e-12)
+    for sign, part in got["log_weight"].items():
+        expected = {key: value for key, value in whole["log_weight"][sign].items() if not key.startswith("q")}
+        assert part.keys() == expected.keys()
+        for key, value in expected.items():
+            assert part[key] == pytest.approx(value, rel=1e-12), (sign, key)
+    assert got["gradient_norm"] == {"mean": 1.25, "min": 0.5, "max": 2.0}
+    shares = [part["ess"] for part in parts]
+    assert got["ess"] == {"mean": pytest.approx(np.mean(shares)), "min": min(shares), "max": max(shares)}
+
+
+def test_what_no_update_reports_is_none_over_all() -> None:
+    inputs = _inputs()
+    inputs = LossInputs(inputs.log_probs, inputs.old_log_probs, inputs.advantages, inputs.action_mask)
+    blind = summarise(response_rows(inputs, LossOutputs(torch.zeros(()))))
+    got = over_updates([blind, blind])
+    assert got["clip_fraction"] is None
+    assert got["engine_gap"] is None
+    assert got["gradient_norm"] == {"mean": None, "min": None, "max": None}
+    assert got["log_weight"]["positive"]["mass"] is None
+    assert sum(got["log_weight"]["positive"]["counts"]) == 2 * blind["log_weight"]["positive"]["responses"]
+    assert over_updates([])["log_weight"]["negative"]["mean"] is None
