@@ -10,6 +10,8 @@ from harness.provenance import gpus
 from methods.errors import UserError
 
 LOCAL_OBJECT_STORE_BYTES = 1 << 30
+LOOPBACK = "127.0.0.2"
+"""Nothing outside this machine can reach a local Ray. Ray replaces 127.0.0.1 by the machine's outward address."""
 CELL_MEMORY_BYTES = 6 << 30
 """A tiny cell takes 4.7 GB at its peak, nearly all of it libraries in five processes."""
 CPUS_PER_CELL = 6
@@ -66,7 +68,7 @@ def ray_cluster(address: str | None, *, cells_at_once: int = 1, pretend_gpus: in
                 object_store_memory=LOCAL_OBJECT_STORE_BYTES,
                 log_to_driver=False,
                 logging_level="ERROR",
-                _node_ip_address="127.0.0.1",
+                _node_ip_address=LOOPBACK,
             )
     except (ConnectionError, ValueError, RuntimeError) as error:
         where = f"at {address}" if address else "on this machine"
