@@ -10,7 +10,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from methods.contract import Batch, LossInputs, LossOutputs
@@ -24,17 +26,22 @@ LOG_WEIGHT_EDGES: tuple[float, ...] = (
 SUPPRESSED_BELOW = 0.01
 """A token counts as clipped or suppressed when |phi| is below this share of its on-policy value, which is 1."""
 
-COLUMNS = ("log_weight", "advantage", "mass", "length", "suppressed", "gap", "gap_tokens")
+COLUMNS = ("log_weight", "advantage", "mass", "length", "suppressed", "gap")
 QUANTILES = {"min": 0.0, "q05": 0.05, "q25": 0.25, "q50": 0.5, "q75": 0.75, "q95": 0.95, "max": 1.0}
+
+Floats = NDArray[np.float64]
+# Numpy, not torch: an update has few responses, and what counts then is the time of a call.
+_EDGES = np.array(LOG_WEIGHT_EDGES)
+_LEVELS = np.array(list(QUANTILES.values()))
 
 
 @torch.no_grad()
 def response_rows(inputs: LossInputs, outputs: LossOutputs) -> Tensor:
     """One row per response, float64, on the device of the inputs: nothing waits for the device.
 
-    Columns (`COLUMNS`): log W; A; mean over tokens of |phi A|; number of tokens; tokens clipped or suppressed; sum
-    over tokens of |log pi_old - log pi_engine|; tokens with a recorded engine log-probability. What the method or
-    the engine did not report is NaN.
+    Columns (`COLUMNS`) are sums over the response's tokens: of log pi - log pi_old, which is log W; of A; of |phi A|;
+    of 1, the length; of tokens that are clipped or suppressed; of |log pi_old - log pi_engine|. What the method or the
+    engine did not report is NaN.
 
     Args:
         inputs: what the method was called with.
@@ -44,20 +51,18 @@ def response_rows(inputs: LossInputs, outputs: LossOutputs) -> Tensor:
         [batch, columns].
     """
     batch = Batch(inputs)
-    lengths = batch.lengths
-    missing = torch.full_like(lengths, torch.nan)
-    mass, suppressed, gap, gap_tokens = missing, missing, missing, torch.zeros_like(lengths)
+    old = inputs.old_log_probs.to(batch.dtype)
+    mass = suppressed = gap = old.new_full((), torch.nan).expand_as(old)
     if outputs.coefficient is not None:
-        size = outputs.coefficient.to(batch.dtype).abs().masked_fill(batch.padding, 1.0)
-        suppressed = (size < SUPPRESSED_BELOW).sum(dim=1, keepdim=True)
-        mass = (size * batch.advantages.abs()).masked_fill_(batch.padding, 0.0).sum(dim=1, keepdim=True)
-        mass = mass / lengths.clamp(min=1.0)
+        size = outputs.coefficient.to(batch.dtype).abs()
+        mass, suppressed = size * batch.advantages.abs(), (size < SUPPRESSED_BELOW).to(batch.dtype)
     if inputs.rollout_log_probs is not None:
-        difference = inputs.old_log_probs.to(batch.dtype) - inputs.rollout_log_probs.to(batch.dtype)
-        gap = difference.abs_().masked_fill_(batch.padding, 0.0).sum(dim=1, keepdim=True)
-        gap_tokens = lengths
-    columns = (batch.log_weight, batch.advantage, mass, lengths, suppressed, gap, gap_tokens)
-    return torch.cat([column.double() for column in columns], dim=1)
+        gap = (old - inputs.rollout_log_probs.to(batch.dtype)).abs_()
+    # One sum for all: with short responses it is the number of operators that takes time.
+    tokens = torch.stack(
+        [batch.log_probs - old, batch.advantages, mass, old.new_ones(()).expand_as(old), suppressed, gap]
+    )
+    return tokens.masked_fill_(batch.padding, 0.0).sum(dim=2).double().T
 
 
 def summarise(rows: Tensor) -> dict[str, Any]:
@@ -70,7 +75,8 @@ def summarise(rows: Tensor) -> dict[str, Any]:
 
     Returns:
         ``log_weight``: for "positive" and "negative": number of ``responses``; ``mean``, extremes and quantiles of
-        log W; ``counts`` and ``mass`` (sum of |phi A|) per bin of `LOG_WEIGHT_EDGES`; ``mean_length`` in tokens.
+        log W; ``counts`` and ``mass`` (the responses' mean |phi A| per token, summed) per bin of `LOG_WEIGHT_EDGES`;
+        ``mean_length`` in tokens.
         ``ess``: effective sample size of the weights W as a share of the responses, in (0, 1].
         ``clip_fraction``: share of response tokens that are clipped or suppressed.
         ``engine_gap``: mean |log pi_old - log pi_engine| per token.
@@ -78,20 +84,21 @@ def summarise(rows: Tensor) -> dict[str, Any]:
         ``responses`` and ``zero_advantage``: how many responses there were, and how many of them had A = 0.
         What cannot be told is None; no number is NaN or infinite.
     """
-    column = dict(zip(COLUMNS, rows.detach().double().cpu().unbind(dim=1), strict=True))
-    column = {name: values[column["length"] > 0] for name, values in column.items()}
-    tokens = column["length"].sum()
+    table = rows.detach().double().cpu().numpy().T
+    column: dict[str, Floats] = dict(zip(COLUMNS, table[:, table[COLUMNS.index("length")] > 0], strict=True))
+    length, advantage, has_gap = column["length"], column["advantage"], ~np.isnan(column["gap"])
+    column["mass"] = column["mass"] / length
     return {
         "log_weight": {
-            "positive": _one_sign(column, column["advantage"] > 0),
-            "negative": _one_sign(column, column["advantage"] < 0),
+            "positive": _one_sign(column, advantage > 0),
+            "negative": _one_sign(column, advantage < 0),
         },
         "ess": _effective_share(column["log_weight"]),
-        "clip_fraction": _finite(column["suppressed"].sum() / tokens),
-        "engine_gap": _finite(column["gap"][column["gap_tokens"] > 0].sum() / column["gap_tokens"].sum()),
-        "mean_length": _finite(column["length"].mean()),
-        "responses": column["length"].numel(),
-        "zero_advantage": int((column["advantage"] == 0).sum()),
+        "clip_fraction": _ratio(column["suppressed"].sum(), length.sum()),
+        "engine_gap": _ratio(column["gap"][has_gap].sum(), length[has_gap].sum()),
+        "mean_length": _ratio(length.sum(), length.size),
+        "responses": length.size,
+        "zero_advantage": int(np.count_nonzero(advantage == 0)),
     }
 
 
@@ -188,37 +195,45 @@ def _weighted_mean(values: Sequence[float | None], weights: Sequence[float]) -> 
     return math.fsum(value * weight for value, weight in known) / total if total > 0 else None
 
 
-def _one_sign(column: Mapping[str, Tensor], chosen: Tensor) -> dict[str, Any]:
-    log_weight, mass = column["log_weight"][chosen], column["mass"][chosen]
-    usable = log_weight.isfinite()
+def _one_sign(column: Mapping[str, Floats], chosen: NDArray[np.bool_]) -> dict[str, Any]:
+    log_weight, mass, length = column["log_weight"][chosen], column["mass"][chosen], column["length"][chosen]
+    usable = np.isfinite(log_weight)
     log_weight, mass = log_weight[usable], mass[usable]
-    bins = torch.bucketize(log_weight, torch.tensor(LOG_WEIGHT_EDGES, dtype=torch.float64), right=True)
-    number = len(LOG_WEIGHT_EDGES) + 1
-    counts = torch.bincount(bins, minlength=number)
+    bins = np.searchsorted(_EDGES, log_weight, side="right")
     masses: list[float] | None = None
-    if mass.isfinite().all():
-        masses = torch.bincount(bins, weights=mass, minlength=number).tolist()
-    statistics: dict[str, float | None] = {"mean": None, **dict.fromkeys(QUANTILES)}
-    if log_weight.numel():
-        levels = torch.tensor(list(QUANTILES.values()), dtype=torch.float64)
-        found = torch.quantile(log_weight, levels).tolist()
-        statistics = {"mean": _finite(log_weight.mean()), **dict(zip(QUANTILES, found, strict=True))}
+    if np.isfinite(mass).all():
+        masses = np.bincount(bins, mass, _EDGES.size + 1).tolist()
     return {
-        "responses": int(chosen.sum()),
-        **statistics,
-        "counts": counts.tolist(),
+        "responses": length.size,
+        "mean": _ratio(log_weight.sum(), log_weight.size),
+        **_quantiles(log_weight),
+        "counts": np.bincount(bins, minlength=_EDGES.size + 1).tolist(),
         "mass": masses,
-        "mean_length": _finite(column["length"][chosen].mean()),
+        "mean_length": _ratio(length.sum(), length.size),
     }
 
 
-def _effective_share(log_weight: Tensor) -> float | None:
-    """(sum W)^2 / (n sum W^2), in log space."""
-    if not log_weight.numel():
+def _quantiles(values: Floats) -> dict[str, float | None]:
+    """`QUANTILES`, linear between neighbours. One sort for all: `numpy.quantile` costs more than the rest together."""
+    if not values.size:
+        return dict.fromkeys(QUANTILES)
+    ordered = np.sort(values)
+    place = _LEVELS * (values.size - 1)
+    low = place.astype(np.intp)
+    below, above = ordered[low], ordered[np.minimum(low + 1, values.size - 1)]
+    return dict(zip(QUANTILES, (below + (place - low) * (above - below)).tolist(), strict=True))
+
+
+def _effective_share(log_weight: Floats) -> float | None:
+    """(sum W)^2 / (n sum W^2), of weights that are divided by their largest."""
+    top = log_weight.max() if log_weight.size else math.nan
+    if not math.isfinite(top):
         return None
-    log_size = 2.0 * torch.logsumexp(log_weight, 0) - torch.logsumexp(2.0 * log_weight, 0)
-    return _finite(log_size.exp() / log_weight.numel())
+    weight = np.exp(log_weight - top)
+    return _ratio(weight.sum() ** 2, log_weight.size * np.square(weight).sum())
 
 
-def _finite(value: Tensor) -> float | None:
-    return float(value) if bool(value.isfinite()) else None
+def _ratio(part: float, whole: float) -> float | None:
+    """None where there is nothing to divide by, and where the result is not finite."""
+    ratio = float(part) / float(whole) if whole else math.nan
+    return ratio if math.isfinite(ratio) else None

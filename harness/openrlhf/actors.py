@@ -134,7 +134,7 @@ def _digest_of_sequences(samples: list[Any]) -> str:
 
 def _total(values: Any) -> float:
     """Sum of one number per response, as a tensor or a list."""
-    return float(sum(float(value) for value in values))
+    return float(torch.as_tensor(values, dtype=torch.float64).sum())
 
 
 def _is_rank_0() -> bool:

@@ -23,8 +23,12 @@ class StepLog:
 
     def write(self, line: dict[str, Any]) -> None:
         """Append one step. A number that JSON cannot carry is written as null."""
+        try:
+            text = json.dumps(line, allow_nan=False)
+        except ValueError:
+            text = json.dumps(_without_nan(line), allow_nan=False)
         with self.path.open("a") as stream:
-            stream.write(json.dumps(_without_nan(line), allow_nan=False) + "\n")
+            stream.write(f"{text}\n")
 
 
 def _lines(path: Path) -> Iterator[str]:
