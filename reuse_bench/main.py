@@ -5,10 +5,16 @@ Exit codes: 0 done, 1 a check failed, 2 wrong usage or input, 3 interrupted and 
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 import sys
+import warnings
+from typing import Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 from methods.errors import UserError
 from reuse_bench.commands import cluster, data, evaluation, facts, grading, methods, protocols, results, runs, site
@@ -17,8 +23,22 @@ EXIT_CHECK_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 3
 
+
+class Commands(TyperGroup):
+    """All commands; Ctrl-C in one that does not end it in its own way still ends with the code of an interruption."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the chosen command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            _say("interrupted")
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+
+
 app = typer.Typer(
     name="reuse-bench",
+    cls=Commands,
     help="Compare policy-optimisation losses for language models when rollouts are reused.",
     no_args_is_help=True,
     add_completion=False,
@@ -38,12 +58,40 @@ site.register(app)
 
 
 def main() -> None:
-    """Run the command line; a `UserError` becomes one sentence on standard error and exit code 2."""
+    """Run the command line; a `UserError`, or a refusal of the system, becomes one sentence and exit code 2."""
+    # JSON, Markdown and names must come out whole whatever the locale; bytes of a file's name that are no UTF-8 too.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    # PyTorch says this to whoever installed OpenRLHF, which asks for that package.
+    warnings.filterwarnings("ignore", message="The pynvml package is deprecated", category=FutureWarning)
     try:
-        app()
+        try:
+            app()
+        finally:
+            # Here, and not while Python ends: there a full disk or a closed pipe is past catching.
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except UserError as error:
-        Console(stderr=True, soft_wrap=True).print(f"reuse-bench: {error}", markup=False, highlight=False)
+        _say(str(error))
         sys.exit(EXIT_USAGE)
+    except OSError as error:
+        _drop_output()
+        if error.errno == errno.EPIPE:  # the reader has what it wanted
+            sys.exit(EXIT_CHECK_FAILED)
+        where = error.filename if isinstance(error.filename, str) else "a file, the output or the network"
+        _say(f"{where}: {error.strerror or error}: mend that, or name another place")
+        sys.exit(EXIT_USAGE)
+
+
+def _say(sentence: str) -> None:
+    Console(stderr=True, soft_wrap=True).print(f"reuse-bench: {sentence}", markup=False, highlight=False)
+
+
+def _drop_output() -> None:
+    """Let what could not be written go, so that it is not tried again, and complained about, at the end."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

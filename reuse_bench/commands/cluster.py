@@ -35,7 +35,7 @@ def stop(runs: Annotated[Path, typer.Option("--runs", help="Folder of runs.")] =
     from harness.scheduler import request_stop
 
     if not request_stop(runs):
-        Console(stderr=True).print(f"no run on a cluster works in {runs}", highlight=False)
+        Console(stderr=True).print(f"no run on a cluster works in {runs}", markup=False, highlight=False)
         raise typer.Exit(EXIT_CHECK_FAILED)
     typer.echo(f"asked the run in {runs} to stop: it does within a minute")
 

@@ -88,6 +88,8 @@ def evaluate(
 
     stated_protocol = load_protocol(protocol or "qwen3-1.7b")
     wanted = [part for text in tasks or [] for part in text.split(",") if part]
+    if tasks and not wanted:
+        raise UserError("--tasks names no task: leave it out for all of them, or see `reuse-bench list tasks`")
     plans = plans_from_protocol(stated_protocol, wanted or None)
     engine = engine_from_protocol(stated_protocol)
     if replicas is not None:

@@ -61,6 +61,8 @@ def grade(
         if audit:
             good = _audit(data_dir, workers, timeout, as_json)
         elif file is None or str(file) == "-":
+            if sys.stdin is None:
+                raise UserError("standard input is closed: name a file with JSON lines, or pipe them in")
             good = _grade_lines(sys.stdin.buffer, "standard input", workers, timeout)
         else:
             good = _grade_file(file, workers, timeout)

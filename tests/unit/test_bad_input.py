@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -116,3 +118,70 @@ def test_a_missing_training_stack_says_what_to_install(tmp_path: Path, missing: 
     sentence = refused("run", "--protocol", "smoke", "--method", "grpo", "--reuse", "2", *folders, without=(missing,))
     assert part in sentence
     assert "python requirements/install.py cpu" in sentence
+
+
+def through_the_shell(redirection: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """The command line under a POSIX shell, with a redirection or pipe after it; the exit code is its own."""
+    command = shlex.join([sys.executable, "-m", "reuse_bench.main", *arguments])
+    script = f"{{ {command}; echo exit=$? >&2; }} {redirection}"
+    return subprocess.run(
+        ["sh", "-c", script], capture_output=True, cwd=ROOT, timeout=120, env={**os.environ, **environment}
+    )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk without space")
+@pytest.mark.parametrize("arguments", [("show", "schema"), ("list", "protocols"), ("show", "protocol", "tiny")])
+def test_a_full_disk_is_a_sentence(arguments: tuple[str, ...]) -> None:
+    done = through_the_shell("> /dev/full", *arguments)
+    (sentence, ending) = done.stderr.decode().splitlines()
+    assert sentence.startswith("reuse-bench:")
+    assert "No space left" in sentence
+    assert ending == "exit=2"
+
+
+def test_a_reader_that_has_enough_ends_the_output_without_a_word() -> None:
+    done = through_the_shell("| true", "show", "protocol", "qwen3-1.7b")
+    assert done.stderr.decode().startswith("exit=")
+
+
+def test_output_is_utf_8_whatever_the_locale() -> None:
+    done = through_the_shell("", "show", "protocol", "tiny", PYTHONIOENCODING="ascii")
+    assert done.stderr == b"exit=0\n"
+    assert "…" in done.stdout.decode()
+
+
+def test_what_the_system_refuses_is_a_sentence() -> None:
+    name = "x" * 300
+    sentence = refused("stop", "--runs", name)
+    assert name in sentence
+    assert "too long" in sentence
+
+
+def test_a_folder_named_like_markup_is_named_as_it_is() -> None:
+    done = reuse_bench("stop", "--runs", "[/bold]")
+    assert done.returncode == 1
+    assert "[/bold]" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_closed_standard_input_is_a_sentence() -> None:
+    done = through_the_shell("<&-", "grade")
+    assert b"standard input is closed" in done.stderr
+    assert done.stderr.endswith(b"exit=2\n")
+
+
+def test_an_interruption_has_its_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    from typer.testing import CliRunner
+
+    from harness import protocol
+    from reuse_bench.main import app
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(protocol, "available", interrupt)
+    assert CliRunner().invoke(app, ["show", "protocol", "tiny"]).exit_code == 3
+
+
+def test_tasks_that_name_none_are_refused() -> None:
+    assert "--tasks" in refused("evaluate", "--protocol", "tiny", "--model", "tiny-qwen3", "--tasks", ",")
