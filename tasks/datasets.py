@@ -191,13 +191,13 @@ def read_problems(path: Path, name: str) -> list[Problem]:
         UserError: a line is no JSON object or lacks a field; named by file and line.
     """
     found: list[Problem] = []
-    with path.open(encoding="utf-8") as lines:
+    with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise UserError(f"{path}: line {number} is no JSON ({error}): fetch or import the set again") from None
             if not isinstance(row, dict):
                 raise UserError(f"{path}: line {number} is no JSON object: fetch or import the set again")

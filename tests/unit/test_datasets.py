@@ -401,3 +401,14 @@ def test_an_unknown_repository_is_said(hub, toy, tmp_path):
     toy(hub=Hub("owner/other", "default", "test", {"problem": "q", "answer": "a"}))
     with pytest.raises(UserError, match="HTTP 404"):
         fetch.fetch("toy", tmp_path)
+
+
+@pytest.mark.parametrize("content", [bytes(range(256)), b"[" * 100_000 + b"\n"])
+def test_a_copy_that_is_no_text_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "copy.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"copy\.jsonl: line 1"):
+        fetch.import_file(path, "aime24", tmp_path / "data")
+    with pytest.raises(UserError, match=r"copy\.jsonl: line 1"):
+        datasets.read_problems(path, "copy")
+    assert not list(tmp_path.glob("data/*.jsonl"))
