@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from string import Template
 
@@ -223,6 +224,18 @@ def _write(files: dict[Path, str]) -> None:
     for path in files:
         if path.exists():
             raise UserError(f"{path} exists already: remove it, or choose another name")
-    for path, text in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+    made: list[Path] = []
+    try:
+        for path, text in files.items():
+            missing = [folder for folder in path.parents if not folder.exists()]
+            for folder in reversed(missing):
+                folder.mkdir()
+                made.append(folder)
+            made.append(path)
+            path.write_text(text, encoding="utf-8")
+    except OSError:
+        # All or nothing: half a method would stop every command.
+        for path in reversed(made):
+            with suppress(OSError):
+                path.rmdir() if path.is_dir() else path.unlink()
+        raise

@@ -129,3 +129,10 @@ def test_in_tree_needs_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_the_page_of_cards_is_current() -> None:
     page = RUNNER.invoke(app, ["list", "methods", "--markdown"]).stdout
     assert (ROOT / "docs" / "methods.md").read_text(encoding="utf-8") == page
+
+
+def test_a_package_that_cannot_be_written_whole_is_not_written_at_all(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "package"
+    with pytest.raises(OSError, match="too long"):
+        scaffold.new_package("x" * 250, folder)
+    assert list(tmp_path.iterdir()) == []
