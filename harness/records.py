@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from methods.errors import UserError
 
@@ -126,6 +126,19 @@ class TaskResult(_Part):
     truncated: int
     mean_response_tokens: float
     samples: FileRef
+
+    @model_validator(mode="after")
+    def _complete(self) -> TaskResult:
+        """Both graders, and one possible count for each problem: what reads a record relies on it."""
+        for name, by_grader in (("scores", self.scores), ("right_per_problem", self.right_per_problem)):
+            if missing := [grader for grader in GRADERS if grader not in by_grader]:
+                raise ValueError(f"{name} lacks the grader {missing[0]}")
+        for grader, counts in self.right_per_problem.items():
+            if not counts or len(counts) != len(self.problem_ids):
+                raise ValueError(f"right_per_problem.{grader} counts {len(counts)} problems of {len(self.problem_ids)}")
+            if any(not 0 <= count <= self.sampling.samples_per_problem for count in counts):
+                raise ValueError(f"right_per_problem.{grader} has a count that the samples cannot give")
+        return self
 
 
 class TrainingSummary(_Part):

@@ -449,3 +449,22 @@ def test_a_full_grid_takes_seconds(tmp_path):
     print(f"\n{report.samples} samples: {first:.1f} s, then {second:.1f} s")
     assert first < 60
     assert second < 15
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "part"),
+    [
+        ("scores", {}, "scores lacks"),
+        ("right_per_problem", {}, "right_per_problem lacks"),
+        ("right_per_problem", {"published": [], "audited": []}, "counts 0 problems"),
+        ("right_per_problem", {"published": [10**30] * 4, "audited": [0] * 4}, "cannot give"),
+    ],
+)
+def test_a_record_whose_counts_do_not_fit_is_damaged(tmp_path: Path, field: str, value: object, part: str) -> None:
+    store = synthetic_store(tmp_path, methods=("grpo",), reuses=(8,), seeds=(0,), tasks={"tiny_sum3": (4, 2)})
+    (path,) = store.glob("*/*/n8/grpo/seed0.json")
+    document = json.loads(path.read_bytes())
+    document["evaluation"]["tiny_sum3"][field] = value
+    path.write_bytes(records.canonical_json({**document, "id": records.content_id(document)}))
+    with pytest.raises(UserError, match=rf"seed0\.json: field evaluation\.tiny_sum3.*{part}"):
+        records.read_record(path)
