@@ -14,7 +14,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -668,17 +668,46 @@ def _shipped(name: str) -> Protocol:
     return protocol
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """Plain YAML, except that a key given twice is an error: the first value would vanish without a word."""
+class _StrictLoader(yaml.SafeLoader):
+    """Plain YAML without two traps.
+
+    A key given twice is an error: the first value would vanish without a word. So is a reference to an anchor: a few
+    lines of them stand for more values than fit in memory, or for a value that contains itself.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            where = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(None, None, "references (*) are not read: repeat the value", where)
+        return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):
+                raise yaml.constructor.ConstructorError(None, None, "a field's name is no text", key_node.start_mark)
             if key in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"field {key} is given twice", key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
+
+
+def load_yaml(content: str, origin: str) -> Any:
+    """What YAML text says; ``origin`` names it in errors.
+
+    Raises:
+        UserError: it is no YAML, gives a field twice, or refers to an anchor.
+    """
+    try:
+        return yaml.load(content, _StrictLoader)
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise UserError(f"{origin}: {line}{error.problem}: mend the YAML") from error
+    except RecursionError as error:
+        raise UserError(f"{origin}: it is nested too deeply: mend the YAML") from error
+    except (yaml.YAMLError, ValueError) as error:  # a character that is none; a date that does not exist
+        raise UserError(f"{origin}: {' '.join(str(error).split())}: mend the YAML") from error
 
 
 def parse_protocol(content: str, origin: str) -> Protocol:
@@ -687,11 +716,7 @@ def parse_protocol(content: str, origin: str) -> Protocol:
     Raises:
         UserError: no YAML, or a field that is missing, unknown or wrong.
     """
-    try:
-        document = yaml.load(content, _UniqueKeys)
-    except yaml.MarkedYAMLError as error:
-        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise UserError(f"{origin}: {line}{error.problem}: mend the YAML") from error
+    document = load_yaml(content, origin)
     if not isinstance(document, dict):
         raise UserError(f"{origin}: the file holds no fields: see `reuse-bench show protocol tiny` for what it needs")
     return _validate(document, origin)

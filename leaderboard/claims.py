@@ -164,7 +164,7 @@ def load(path: Path) -> ClaimsFile:
     """
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise UserError(
             f"{path}: the claims cannot be read ({' '.join(str(error).split())}): give a YAML file"
         ) from error

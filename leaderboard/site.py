@@ -109,7 +109,7 @@ def read_config(path: Path | None = None) -> SiteConfig:
     if path is not None:
         try:
             own = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
             reason = " ".join(str(error).split())
             raise UserError(f"{path}: cannot be read as YAML ({reason}); mend it or leave out --config") from error
         if not isinstance(own, dict | None):

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from harness.protocol import FREE_SECTIONS, Protocol, available, drift, leaves, load_protocol
+from harness.protocol import FREE_SECTIONS, Protocol, available, drift, leaves, load_protocol, load_yaml
 from methods.errors import UserError
 from reuse_bench.commands.facts import list_app, show_app
 
@@ -43,10 +42,7 @@ def parse_overrides(settings: list[str] | None) -> dict[str, Any]:
         name, found, value = setting.partition("=")
         if not found or not name:
             raise UserError(f"--set {setting!r} has no value: write it as rollout.temperature=0.7")
-        try:
-            overrides[name] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise UserError(f"--set {name}: {value!r} is no YAML value: quote it") from error
+        overrides[name] = load_yaml(value, f"--set {setting!r}")
     return overrides
 
 

@@ -443,3 +443,20 @@ class TestCommands:
     def test_settings_that_are_none(self, setting: str) -> None:
         with pytest.raises(UserError):
             parse_overrides([setting])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "a: &a [1, 2]\nb: [*a, *a]\n",
+        "a: &a [*a]\n",
+        "? [a]\n: 1\n",
+        "id: 2020-99-99\n",
+        "a: \x00\n",
+        "[" * 5000,
+        "!!python/object/apply:os.getcwd []\n",
+    ],
+)
+def test_hostile_yaml_is_refused_by_name(content: str) -> None:
+    with pytest.raises(UserError, match=r"^mine\.yaml: .*mend the YAML"):
+        parse_protocol(content, "mine.yaml")
