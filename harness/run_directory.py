@@ -128,11 +128,28 @@ class RunDirectory:
         write_atomically(self.state_file, canonical_json(state.model_dump(mode="json")))
 
     def read_updates(self) -> list[dict[str, Any]]:
-        """The complete lines of the update log, in order; a line cut by a crash is left out."""
+        """The complete lines of the update log, in order; a line cut by a crash is left out.
+
+        Raises:
+            UserError: a line is damaged.
+        """
         if not self.updates.exists():
             return []
-        text = self.updates.read_text()
-        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        content = self.updates.read_bytes()
+        return [self._update(number, line) for number, line in enumerate(content.split(b"\n")[:-1], start=1)]
+
+    def _update(self, number: int, line: bytes) -> dict[str, Any]:
+        try:
+            update = json.loads(line)
+        except (ValueError, RecursionError):
+            update = None
+        wanted = {"update": int, "score": int | float | None}
+        if not isinstance(update, dict) or any(not isinstance(update.get(key, ""), wanted[key]) for key in wanted):
+            raise UserError(
+                f"{self.updates}: line {number} is no update with a number and a score: the log is damaged: delete "
+                f"the folder {self.root}, and run the cell again"
+            )
+        return update
 
     @contextmanager
     def locked(self) -> Iterator[None]:

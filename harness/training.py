@@ -51,8 +51,18 @@ class TrainingResult:
 
 
 def read_result(run: RunDirectory) -> TrainingResult:
-    """How the training that is complete in this folder ended."""
-    return TrainingResult(**json.loads(run.trained.read_text()))
+    """How the training that is complete in this folder ended.
+
+    Raises:
+        UserError: what says so is damaged.
+    """
+    try:
+        return TrainingResult(**json.loads(run.trained.read_bytes()))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise UserError(
+            f"{run.trained}: it does not say how training ended ({error}): delete it, and the cell continues from its "
+            "last checkpoint"
+        ) from error
 
 
 def resume_point(run: RunDirectory, cell: Cell) -> int:

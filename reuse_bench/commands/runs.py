@@ -140,7 +140,11 @@ def status(
     for fact in facts:
         score = "" if fact["score"] is None else f"{fact['score']:.3f}"
         table.add_row(
-            fact["cell"], fact["status"], f"{fact['updates']}/{fact['updates_in_all']}", score, fact["detail"] or ""
+            fact["cell"],
+            fact["status"],
+            f"{fact['updates']}/{fact['updates_in_all']}",
+            score,
+            escape(fact["detail"] or ""),
         )
     Console().print(table)
 

@@ -31,6 +31,14 @@ def site(
     with console.status("Building the pages"):
         built = pages.build(records, output, config)
     runs = f"{built.runs} run{'' if built.runs == 1 else 's'}"
-    console.print(f"{built.pages} pages from {runs}: {built.output / 'index.html'}", highlight=False, soft_wrap=True)
+    console.print(
+        f"{built.pages} pages from {runs}: {built.output / 'index.html'}", markup=False, highlight=False, soft_wrap=True
+    )
     if serve:
-        preview(records, output, config, port, lambda text: console.print(text, highlight=False, soft_wrap=True))
+        preview(
+            records,
+            output,
+            config,
+            port,
+            lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True),
+        )

@@ -10,6 +10,7 @@ import pytest
 
 from harness.grid import Cell
 from harness.run_directory import CellState, RunDirectory
+from harness.training import read_result
 from methods.errors import UserError
 
 CELL = Cell("tiny", "tiny-qwen3", 32, "respo", 0)
@@ -38,7 +39,7 @@ def test_a_damaged_state_is_named_with_the_way_out(run: RunDirectory, text: str)
 
 def test_a_line_cut_by_a_crash_is_left_out(run: RunDirectory) -> None:
     run.training.mkdir(parents=True)
-    run.updates.write_text('{"update": 1}\n{"update": 2}\n{"upda')
+    run.updates.write_text('{"update": 1, "score": 0.5}\n{"update": 2, "score": 0.5}\n{"upda')
     assert [line["update"] for line in run.read_updates()] == [1, 2]
 
 
@@ -61,3 +62,20 @@ def test_a_second_process_is_kept_out_and_a_dead_one_is_not(run: RunDirectory) -
         other.wait()
     with run.locked():
         assert run.root.is_dir()
+
+
+@pytest.mark.parametrize("line", [b"x", b"[]", b"{}", b'{"update": "a", "score": 0.5}', b"\xff", b"[" * 100_000])
+def test_a_damaged_line_of_the_update_log_is_named(tmp_path: Path, line: bytes) -> None:
+    run = RunDirectory(tmp_path)
+    run.training.mkdir()
+    run.updates.write_bytes(b'{"update": 1, "score": 0.5}\n' + line + b"\n")
+    with pytest.raises(UserError, match=r"updates\.jsonl: line 2 "):
+        run.read_updates()
+
+
+@pytest.mark.parametrize("text", ["", "x", "[]", "{}"])
+def test_a_damaged_end_of_training_is_named(run: RunDirectory, text: str) -> None:
+    run.training.mkdir(parents=True)
+    run.trained.write_text(text)
+    with pytest.raises(UserError, match=r"complete\.json: .*delete it"):
+        read_result(run)
