@@ -353,6 +353,9 @@ class Schedule:
     loop_seconds: float
 
 
+MOST_NODES = 10_000
+
+
 def cluster_nodes(text: str) -> dict[str, int]:
     """GPUs by node of a cluster written as ``NxG``: N nodes of G GPUs.
 
@@ -362,6 +365,8 @@ def cluster_nodes(text: str) -> dict[str, int]:
     nodes, found, gpus = text.lower().partition("x")
     if not found or not nodes.isdecimal() or not gpus.isdecimal() or not int(nodes) or not int(gpus):
         raise UserError(f"--cluster {text!r} is no cluster: write 4x8 for 4 nodes of 8 GPUs")
+    if int(nodes) > MOST_NODES:
+        raise UserError(f"--cluster {text!r}: {nodes} nodes are more than are planned for: give at most {MOST_NODES}")
     return {f"node{index}": int(gpus) for index in range(int(nodes))}
 
 

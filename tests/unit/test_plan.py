@@ -360,3 +360,8 @@ class TestCommand:
 
 def test_gpus_are_those_of_the_data_sheets() -> None:
     assert GPUS["H200"] == Gpu(139.0, 989e12, 4.8e12)
+
+
+def test_a_cluster_that_no_memory_holds_is_refused() -> None:
+    with pytest.raises(UserError, match="99999999999 nodes"):
+        cluster_nodes("99999999999x8")
