@@ -101,8 +101,13 @@ def check(
     from methods.registry import get
 
     method = get(name)
+    given = dict(_setting(text) for text in settings or [])
+    known = [parameter.name for parameter in method.card.hyperparameters]
+    for key in given:
+        if key not in known:
+            raise UserError(f"{name}: unknown hyperparameter {key!r}: it takes {', '.join(known) or 'none'}")
     try:
-        instance = method(**dict(_setting(text) for text in settings or []))
+        instance = method(**given)
     except UserError:
         raise
     except ValueError as error:

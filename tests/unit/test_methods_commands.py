@@ -136,3 +136,9 @@ def test_a_package_that_cannot_be_written_whole_is_not_written_at_all(tmp_path: 
     with pytest.raises(OSError, match="too long"):
         scaffold.new_package("x" * 250, folder)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("key", ["self", "clip", ""])
+def test_a_hyperparameter_that_the_method_lacks_is_named_with_those_it_has(key: str) -> None:
+    with pytest.raises(UserError, match=rf"grpo: unknown hyperparameter '{key}': it takes clip_low"):
+        commands.check("grpo", [f"{key}=1"])
