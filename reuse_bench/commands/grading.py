@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 EXIT_INTERRUPTED = 3
 _CHUNK = 4096  # lines graded at once
 _FIELDS = {"gold": True, "response": True, "task": False, "finished": False}
+_LONGEST = 86_400.0  # seconds for one answer
 _SHOWN = 40  # verdicts against expectation that are listed
 
 
@@ -55,6 +56,8 @@ def grade(
     """
     from tasks.grading import GraderUnavailable
 
+    if timeout > _LONGEST:
+        raise UserError(f"--timeout {timeout}: give at most {_LONGEST:g} seconds")
     if audit and file is not None:
         raise UserError(f"{file}: grade --audit makes its own answers: leave out the file, or --audit")
     try:

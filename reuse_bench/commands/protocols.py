@@ -173,6 +173,8 @@ def plan(
     from harness import plan as planning
     from harness.grid import cells
 
+    if price is not None and not 0 <= price < float("inf"):
+        raise UserError(f"--price {price}: give the price of a GPU-hour as a number that is not negative")
     estimates: list[planning.CellEstimate] = []
     chosen = [load_protocol(name).with_overrides(parse_overrides(settings)) for name in protocols]
     for protocol in chosen:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from methods.errors import UserError
 from tests.synthetic import synthetic_store
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -185,3 +186,20 @@ def test_an_interruption_has_its_exit_code(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_tasks_that_name_none_are_refused() -> None:
     assert "--tasks" in refused("evaluate", "--protocol", "tiny", "--model", "tiny-qwen3", "--tasks", ",")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["grade", "--timeout", "inf"],
+        ["plan", "--protocol", "tiny", "--price", "nan"],
+        ["plan", "--protocol", "tiny", "--price", "-1"],
+    ],
+)
+def test_a_number_that_is_none_is_refused_by_option(arguments: list[str]) -> None:
+    from typer.testing import CliRunner
+
+    from reuse_bench.main import app
+
+    with pytest.raises(UserError, match=arguments[-2]):
+        CliRunner().invoke(app, arguments, catch_exceptions=False)
