@@ -54,7 +54,7 @@ def run_on_cluster(jobs: Sequence[CellJob], address: str | None, at_once: int | 
 
     Without an address, on a local Ray with room for ``at_once`` cells.
     """
-    from harness.ray_cluster import cells_that_fit, ray_cluster
+    from harness.ray_cluster import cells_that_fit, import_ray, ray_cluster
     from harness.runner import existing_record
     from harness.scheduler import items_of, run_grid
 
@@ -64,6 +64,7 @@ def run_on_cluster(jobs: Sequence[CellJob], address: str | None, at_once: int | 
             Console(stderr=True).print(f"{job.cell.id}: complete", highlight=False)
     if not waiting:
         return
+    import_ray()  # before a model is made for minutes: say what is not installed
     prepare_models(waiting)
     runs = jobs[0].places.runs.resolve()
     local = min(at_once or cells_that_fit(), len(waiting))
