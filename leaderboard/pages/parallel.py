@@ -27,10 +27,18 @@ def parallel_map(
         return
     _work = (function, items)
     try:
-        with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
+        with ProcessPoolExecutor(
+            workers, mp_context=multiprocessing.get_context("fork"), initializer=_one_thread
+        ) as pool:
             yield from pool.map(_call, range(len(items)), chunksize=max(1, min(16, len(items) // (4 * workers))))
     finally:
         _work = None
+
+
+def _one_thread() -> None:
+    """OpenMP's threads do not survive a fork: torch would wait for them forever."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
 
 
 def _call(index: int) -> Any:
