@@ -130,7 +130,7 @@ def assert_no_gpu_twice(runs: Path) -> None:
 def test_through_the_death_of_a_node_a_worker_and_the_driver(lab: Lab, tmp_path: Path) -> None:
     """Four cells on three nodes. Nothing is lost, nothing done twice, and no GPU given twice."""
     runs = tmp_path / "runs"
-    cells = [Standin(f"cell{index}", str(runs), updates_in_all=44 - 2 * index, seconds=0.15) for index in range(4)]
+    cells = [Standin(f"cell{index}", str(runs), updates_in_all=160 - 2 * index, seconds=0.15) for index in range(4)]
     observations = tmp_path / "observations.jsonl"
     observer = lab.observer(observations)
     driver = lab.driver(runs, cells)
@@ -199,7 +199,7 @@ def test_a_cell_that_fails_does_not_stop_the_others(lab: Lab, tmp_path: Path) ->
 
 def test_stopped_and_continued(lab: Lab, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
-    cell = Standin("cell", str(runs), updates_in_all=16, evaluation_gpus=2)
+    cell = Standin("cell", str(runs), updates_in_all=100, evaluation_gpus=2)
     driver = lab.driver(runs, [cell])
     wait_until(lambda: cell.updates() >= 4)
 
