@@ -13,6 +13,8 @@ import pytest
 from methods.errors import UserError
 from tests.synthetic import synthetic_store
 
+pytestmark = pytest.mark.slow  # a process for each
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

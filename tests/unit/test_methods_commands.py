@@ -51,6 +51,7 @@ def test_show_tells_the_card(name: str) -> None:
         assert shown in text
 
 
+@pytest.mark.slow
 def test_check_passes_for_a_sound_method() -> None:
     done = RUNNER.invoke(app, ["check", "gspo", "--set", "clip_low=0.001", "--json"])
     assert done.exit_code == 0
@@ -60,6 +61,7 @@ def test_check_passes_for_a_sound_method() -> None:
     assert "respo holds all rows" in RUNNER.invoke(app, ["check", "respo"]).stdout
 
 
+@pytest.mark.slow
 def test_check_fails_with_exit_code_1_and_names_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
     class Flipped(Method):
         name = "flipped"

@@ -174,6 +174,7 @@ def test_ids_are_unique_and_figures_have_text_alternatives(pages):
                 assert identity in ids
 
 
+@pytest.mark.slow
 def test_the_same_records_give_the_same_bytes(store, built, tmp_path):
     """Another place, other modification times, other order of creation, several processes."""
     copy = tmp_path / "elsewhere"

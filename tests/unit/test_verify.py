@@ -302,6 +302,7 @@ def test_a_path_that_leaves_the_folder_is_refused(store, path):
     assert any("field training.curve.path" in finding.message for finding in errors(store))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content",
     [
