@@ -12,6 +12,8 @@ from methods.errors import UserError
 from reuse_bench.main import app
 from tests.synthetic import synthetic_store
 
+pytestmark = pytest.mark.slow
+
 FIGURES = {
     "early-best": (5, 6),
     "late-best": (5, 6),

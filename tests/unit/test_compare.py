@@ -13,6 +13,8 @@ from methods.errors import UserError
 from reuse_bench.main import app
 from tests.synthetic import synthetic_store
 
+pytestmark = pytest.mark.slow
+
 TASKS = {"aime25": (30, 8), "math500": (60, 4)}
 
 

@@ -18,6 +18,8 @@ from methods.errors import UserError
 from reuse_bench.main import app
 from tests.synthetic import synthetic_store
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):

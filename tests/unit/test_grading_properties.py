@@ -14,6 +14,8 @@ from tasks.grading import audit
 from tasks.grading.audited import judge
 from tasks.grading.rules import rule_of
 
+pytestmark = pytest.mark.slow
+
 GENERAL = rule_of(None)
 NONZERO = st.integers(-99, 99).filter(bool)
 PIECES = [

@@ -20,6 +20,8 @@ from reuse_bench.main import app
 from tasks.grading import GradeRequest, grade_many
 from tasks.grading.audit import EXAMPLES, probes
 
+pytestmark = pytest.mark.slow
+
 CASES = json.loads((Path(__file__).parents[1] / "data" / "grading_cases.json").read_text())
 ROOT = Path(__file__).parents[2]
 

@@ -13,6 +13,8 @@ from methods import Batch, Card, LossInputs, LossOutputs, Method, available, get
 from methods.conformance import CHECKS, check, check_row
 from methods.contract import Over, Weight
 
+pytestmark = pytest.mark.slow
+
 VERDICTS = [key for key in CHECKS if key != "cost"]
 
 

@@ -35,6 +35,8 @@ from reuse_bench.main import app
 from tests.site_stores import MARKUP, hostile
 from tests.synthetic import synthetic_store
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PAPER = {"aime25": (6, 4), "math500": (10, 2)}
 TINY = {"tiny_sum3": (12, 4), "tiny_sum4": (12, 4)}

@@ -15,6 +15,8 @@ from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
 
 from leaderboard import statistics
 
+pytestmark = pytest.mark.slow
+
 
 def cell(rng, seeds=3, problems=40, samples=8, shift=0.0):
     chance = np.clip(rng.beta(0.6, 0.8, problems) + shift + rng.normal(0, 0.05, (seeds, 1)), 0, 1)
