@@ -49,6 +49,8 @@ _SILENT_FIELDS = frozenset({"stated", "title", "notes"})
 _OPEN_MARK = ".open-"
 _PACKAGE = "harness"
 _FOLDER = "protocols"
+MAX_NESTING = 50
+"""Levels of YAML in YAML; a protocol has four."""
 
 
 class _Part(BaseModel):
@@ -669,17 +671,28 @@ def _shipped(name: str) -> Protocol:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Plain YAML without two traps.
+    """Plain YAML without three traps.
 
     A key given twice is an error: the first value would vanish without a word. So is a reference to an anchor: a few
-    lines of them stand for more values than fit in memory, or for a value that contains itself.
+    lines of them stand for more values than fit in memory, or for a value that contains itself. So is deep nesting:
+    the time to read it grows with its square.
     """
 
+    nesting = 0
+
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        wrong = None
         if self.check_event(yaml.AliasEvent):
+            wrong = "references (*) are not read: repeat the value"
+        elif self.nesting == MAX_NESTING:
+            wrong = f"it is nested more than {MAX_NESTING} levels deep"
+        if wrong:
             where = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.composer.ComposerError(None, None, "references (*) are not read: repeat the value", where)
-        return super().compose_node(parent, index)
+            raise yaml.composer.ComposerError(None, None, wrong, where)
+        self.nesting += 1
+        node = super().compose_node(parent, index)
+        self.nesting -= 1
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -697,15 +710,13 @@ def load_yaml(content: str, origin: str) -> Any:
     """What YAML text says; ``origin`` names it in errors.
 
     Raises:
-        UserError: it is no YAML, gives a field twice, or refers to an anchor.
+        UserError: it is no YAML, gives a field twice, refers to an anchor, or is nested too deeply.
     """
     try:
         return yaml.load(content, _StrictLoader)
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise UserError(f"{origin}: {line}{error.problem}: mend the YAML") from error
-    except RecursionError as error:
-        raise UserError(f"{origin}: it is nested too deeply: mend the YAML") from error
     except (yaml.YAMLError, ValueError) as error:  # a character that is none; a date that does not exist
         raise UserError(f"{origin}: {' '.join(str(error).split())}: mend the YAML") from error
 

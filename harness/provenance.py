@@ -171,10 +171,11 @@ def installed_packages() -> dict[str, str]:
     """Name (as normalised by PEP 503) and version of every installed distribution."""
     found: dict[str, str] = {}
     for distribution in metadata.distributions():
-        name = re.sub(r"[-_.]+", "-", distribution.metadata["Name"] or "").lower()
+        stated = distribution.metadata  # read and parsed at each access
+        name = re.sub(r"[-_.]+", "-", stated["Name"] or "").lower()
         # The first on the path is the one that an import finds.
         if name:
-            found.setdefault(name, distribution.version)
+            found.setdefault(name, stated["Version"])
     return dict(sorted(found.items()))
 
 

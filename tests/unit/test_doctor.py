@@ -8,6 +8,7 @@ import socket
 import sys
 from collections import namedtuple
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from harness.doctor import Check, answers, available_memory_gib, examine, pins
 from harness.protocol import Protocol, load_protocol
 from reuse_bench.main import app
 
+INSTALLED = cache(provenance.installed_packages)
+"""What it really finds here, read once: hundreds of files."""
+
 H100 = "NVIDIA H100 80GB HBM3, 81559 MiB, 570.10"
 
 
@@ -29,6 +33,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("REUSE_BENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(provenance, "gpus", list)
+    monkeypatch.setattr(provenance, "installed_packages", INSTALLED)
 
 
 def find(name: str, protocol: str | Protocol = "tiny", **options: Any) -> Check:

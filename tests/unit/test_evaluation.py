@@ -39,6 +39,7 @@ def child(tmp_path: Path, monkeypatch, body: str) -> None:
     script = tmp_path / "child.py"
     script.write_text(body)
     monkeypatch.setattr(evaluation, "CHILD", (str(script),))
+    monkeypatch.setattr(evaluation, "POLL_SECONDS", 0.01)
 
 
 ANSWERS = """

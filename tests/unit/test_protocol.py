@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from harness.protocol import (
+    MAX_NESTING,
     Collapse,
     Overlong,
     Protocol,
@@ -25,6 +26,7 @@ from harness.protocol import (
     drift,
     leaves,
     load_protocol,
+    load_yaml,
     parse_protocol,
 )
 from methods import available as installed_methods
@@ -454,9 +456,18 @@ class TestCommands:
         "id: 2020-99-99\n",
         "a: \x00\n",
         "[" * 5000,
+        "[" * (MAX_NESTING + 1) + "]" * (MAX_NESTING + 1),
+        "- " * 5000 + "1",
         "!!python/object/apply:os.getcwd []\n",
     ],
 )
 def test_hostile_yaml_is_refused_by_name(content: str) -> None:
     with pytest.raises(UserError, match=r"^mine\.yaml: .*mend the YAML"):
         parse_protocol(content, "mine.yaml")
+
+
+def test_yaml_may_be_nested_as_far_as_is_said() -> None:
+    deepest = load_yaml("[" * MAX_NESTING + "]" * MAX_NESTING, "x")
+    for _ in range(MAX_NESTING - 1):
+        (deepest,) = deepest
+    assert deepest == []
