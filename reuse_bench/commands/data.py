@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from methods.errors import UserError
+from reuse_bench.commands.options import DataDir, Json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,14 +23,10 @@ if TYPE_CHECKING:
 
 data_app = typer.Typer(no_args_is_help=True, help="Fetch, verify and compare the problem sets.")
 
-DataDir = Annotated[
-    Path | None, typer.Option("--data-dir", help="Data folder; otherwise REUSE_BENCH_DATA, or the cache.")
-]
 Accept = Annotated[
     str | None,
     typer.Option("--accept", help="Take a content that is not the manifest's, by its digest (open division)."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def register(app: typer.Typer) -> None:

@@ -13,16 +13,13 @@ from rich.table import Table
 
 from methods.errors import UserError
 from reuse_bench.commands.facts import list_app
+from reuse_bench.commands.options import Choice, DataDir, Json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from harness.evaluation import Progress
 
-DataDir = Annotated[
-    Path | None, typer.Option("--data-dir", help="Data folder; otherwise REUSE_BENCH_DATA, or the cache.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 EXIT_CHECK_FAILED = 1
 EXIT_INTERRUPTED = 3
@@ -72,7 +69,8 @@ def evaluate(
                 raise UserError(f"{option} needs --model: trained cells are evaluated as their protocol says")
         from reuse_bench.commands.runs import evaluate_cells, jobs_of
 
-        evaluate_cells(jobs_of(protocol or "tiny", method, reuse, None, seed, runs, results, None))
+        chosen = Choice(protocol or "tiny", method, reuse, seed=seed, runs=runs, results=results)
+        evaluate_cells(jobs_of(chosen))
         return
     if method or reuse:
         raise UserError("--method and --reuse choose trained cells: leave them out with --model")

@@ -21,12 +21,12 @@ from rich.table import Table
 
 from methods.errors import UserError
 from reuse_bench.commands.facts import list_app, show_app
+from reuse_bench.commands.options import Json
 
 if TYPE_CHECKING:
     from methods.conformance import Baseline, Row
     from methods.registry import Registered
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the method.", show_default=False)]
 MARKS = {"holds": "[green]holds[/]", "fails": "[bold red]FAILS[/]", "reported": "[dim]–[/]"}
 

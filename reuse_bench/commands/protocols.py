@@ -15,12 +15,7 @@ from rich.table import Table
 from harness.protocol import FREE_SECTIONS, Protocol, available, drift, leaves, load_protocol, load_yaml
 from methods.errors import UserError
 from reuse_bench.commands.facts import list_app, show_app
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="FIELD=VALUE", help="Another value for a field, by its dotted name; repeatable."),
-]
+from reuse_bench.commands.options import GpusPerCell, Json, Set
 
 
 def register(app: typer.Typer) -> None:
@@ -164,7 +159,7 @@ def plan(
     model: Chosen = None,
     seed: ChosenNumbers = None,
     settings: Set = None,
-    gpus_per_cell: Annotated[int | None, typer.Option(help="GPUs of a cell, in place of the protocol's.")] = None,
+    gpus_per_cell: GpusPerCell = None,
     cluster: Annotated[str | None, typer.Option(metavar="NxG", help="N nodes of G GPUs; default: one cell's.")] = None,
     price: Annotated[float | None, typer.Option(help="Price of a GPU-hour.")] = None,
     as_json: Json = False,

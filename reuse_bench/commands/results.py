@@ -17,12 +17,12 @@ from rich.table import Table
 
 from methods.errors import UserError
 from reuse_bench.commands.facts import show_app
+from reuse_bench.commands.options import Json
 
 if TYPE_CHECKING:
     from harness.verify import Report
     from leaderboard.compare import Block
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Records = Annotated[Path, typer.Option("--records", help="The store of records.")]
 DEFAULT_STORE = Path("results")
 

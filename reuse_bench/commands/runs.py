@@ -17,26 +17,14 @@ from rich.table import Table
 
 from reuse_bench.commands.cluster import ending_of, prepare_models, run_on_cluster, with_gpus
 from reuse_bench.commands.facts import show_app
-from reuse_bench.commands.protocols import Set, parse_overrides
+from reuse_bench.commands.options import Address, Choice, GpusPerCell, Json, ProtocolName, Results, Runs, with_choice
+from reuse_bench.commands.protocols import parse_overrides
 
 if TYPE_CHECKING:
-    from harness.grid import Cell
     from harness.runner import CellJob
 
 EXIT_CHECK_FAILED = 1
 EXIT_INTERRUPTED = 3
-
-ProtocolName = Annotated[str, typer.Option("--protocol", help="A protocol's name, or the path of a protocol file.")]
-Methods = Annotated[list[str] | None, typer.Option("--method", help="Only this method (repeatable).")]
-Reuses = Annotated[list[int] | None, typer.Option("--reuse", help="Only this reuse ratio N (repeatable).")]
-Models = Annotated[list[str] | None, typer.Option("--model", help="Only this base model (repeatable).")]
-Seeds = Annotated[list[int] | None, typer.Option("--seed", help="Only this run seed (repeatable).")]
-Runs = Annotated[Path, typer.Option("--runs", help="Folder for running and finished cells.")]
-Results = Annotated[Path, typer.Option("--results", help="The store of records.")]
-Address = Annotated[
-    str | None, typer.Option("--address", help="A running Ray (auto, host:port, ray://...); without it, a local one.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -54,7 +42,7 @@ def prepare(protocol: ProtocolName = "tiny", as_json: Json = False) -> None:
 
     facts = [
         {"model": spec.name, "folder": str(folder), "digest": directory_digest(folder)}
-        for spec, folder in prepare_models(jobs_of(protocol))
+        for spec, folder in prepare_models(jobs_of(Choice(protocol)))
     ]
     if as_json:
         typer.echo(json.dumps(facts, indent=1))
@@ -63,42 +51,27 @@ def prepare(protocol: ProtocolName = "tiny", as_json: Json = False) -> None:
         typer.echo(f"{fact['model']}: {fact['folder']} (digest {fact['digest'][:12]})")
 
 
+@with_choice
 def run(
-    protocol: ProtocolName = "tiny",
-    method: Methods = None,
-    reuse: Reuses = None,
-    model: Models = None,
-    seed: Seeds = None,
+    choice: Choice,
     address: Address = None,
-    gpus_per_cell: Annotated[int | None, typer.Option(help="GPUs of a cell, in place of the protocol's.")] = None,
+    gpus_per_cell: GpusPerCell = None,
     at_once: Annotated[
         int | None, typer.Option(min=1, help="Cells at once on a local Ray [default: what the machine has room for].")
     ] = None,
-    runs: Runs = Path("runs"),
-    results: Results = Path("results"),
-    settings: Set = None,
 ) -> None:
     """Train, evaluate and record cells of a protocol, as many at once as fit.
 
     What is complete is kept: the same command continues.
     """
-    jobs = jobs_of(protocol, method, reuse, model, seed, runs, results, settings)
+    jobs = jobs_of(choice)
     if gpus_per_cell is not None:
         jobs = with_gpus(jobs, gpus_per_cell)
     run_on_cluster(jobs, address, at_once)
 
 
-def train(
-    protocol: ProtocolName = "tiny",
-    method: Methods = None,
-    reuse: Reuses = None,
-    model: Models = None,
-    seed: Seeds = None,
-    address: Address = None,
-    runs: Runs = Path("runs"),
-    results: Results = Path("results"),
-    settings: Set = None,
-) -> None:
+@with_choice
+def train(choice: Choice, address: Address = None) -> None:
     """Train cells of a protocol, without evaluating them."""
     from harness.runner import train_only
 
@@ -106,7 +79,7 @@ def train(
         result = train_only(job, ray_address, report)
         return f"collapsed: {result.collapse}" if result.collapse else f"trained: {job.run.final}"
 
-    _carry_out(jobs_of(protocol, method, reuse, model, seed, runs, results, settings), step, address)
+    _carry_out(jobs_of(choice), step, address)
 
 
 def evaluate_cells(jobs: Sequence[CellJob]) -> None:
@@ -120,19 +93,10 @@ def evaluate_cells(jobs: Sequence[CellJob]) -> None:
     _carry_out(jobs, step, None, needs_ray=False)
 
 
-def status(
-    protocol: ProtocolName = "tiny",
-    method: Methods = None,
-    reuse: Reuses = None,
-    model: Models = None,
-    seed: Seeds = None,
-    runs: Runs = Path("runs"),
-    results: Results = Path("results"),
-    settings: Set = None,
-    as_json: Json = False,
-) -> None:
+@with_choice
+def status(choice: Choice, as_json: Json = False) -> None:
     """Show the cells of a protocol: what state each is in, and how far it is."""
-    facts = [_cell_facts(job) for job in jobs_of(protocol, method, reuse, model, seed, runs, results, settings)]
+    facts = [_cell_facts(job) for job in jobs_of(choice)]
     if as_json:
         typer.echo(json.dumps(facts, indent=1))
         return
@@ -257,26 +221,17 @@ def _cell_facts(job: CellJob) -> dict[str, Any]:
     }
 
 
-def jobs_of(
-    protocol: str,
-    methods: list[str] | None = None,
-    reuses: list[int] | None = None,
-    models: list[str] | None = None,
-    seeds: list[int] | None = None,
-    runs: Path = Path("runs"),
-    results: Path = Path("results"),
-    settings: list[str] | None = None,
-) -> list[CellJob]:
+def jobs_of(choice: Choice) -> list[CellJob]:
     """The chosen cells of a protocol, with the places where they run and are recorded."""
     from harness.grid import cells
     from harness.protocol import load_protocol
     from harness.runner import CellJob, Places
 
-    stated = load_protocol(protocol)
-    overrides = parse_overrides(settings)
+    stated = load_protocol(choice.protocol)
+    overrides = parse_overrides(choice.settings)
     used = stated.with_overrides(overrides) if overrides else stated
-    chosen: list[Cell] = cells(used, methods, reuses, models, seeds)
-    places = Places(runs, results)
+    chosen = cells(used, choice.method, choice.reuse, choice.model, choice.seed)
+    places = Places(choice.runs, choice.results)
     return [CellJob(used, cell, places, command=("reuse-bench", *sys.argv[1:])) for cell in chosen]
 
 
