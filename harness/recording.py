@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import methods
 from harness import curves, evaluation, provenance
 from harness.evaluation import TaskPlan
 from harness.grid import Cell, deviations
@@ -34,7 +35,6 @@ from harness.scoring import unanswerable_note
 from harness.seeds import text_digest
 from harness.tiny_model import directory_digest
 from harness.training import TrainingResult, training_problems
-from methods.registry import lookup
 
 
 def record_cell(
@@ -60,7 +60,7 @@ def record_cell(
     collected = provenance.collect(started=started, ended=now(), command=command)
     used = json.loads(run.worker.read_text()) if run.worker.exists() else {}
     changed = deviations(protocol, cell) + evaluation.data_deviations(plans) + provenance.deviations(collected)
-    registered = lookup(cell.method)
+    registered = methods.lookup(cell.method)
     record = Record(
         kind="trained",
         status=status,

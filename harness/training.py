@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import methods
 from harness.grid import Cell
 from harness.models import end_token
 from harness.openrlhf.arguments import TrainingPaths, training_arguments
@@ -26,7 +27,6 @@ from harness.run_directory import RunDirectory
 from harness.seeds import derived_seed
 from harness.tiny_model import directory_digest
 from methods.errors import UserError
-from methods.registry import get, source_digest
 from tasks import chain
 
 REWARD_FILE = Path(__file__).with_name("openrlhf") / "reward.py"
@@ -165,14 +165,14 @@ def worker_spec(
     """What the workers are told. The method is built here once, so that a wrong hyperparameter stops before Ray."""
     given = dict(protocol.methods.hyperparameters.get(cell.method, {})) | (hyperparameters or {})
     try:
-        method = get(cell.method)(**given)
+        method = methods.get(cell.method)(**given)
     except ValueError as error:
         raise UserError(f"method {cell.method}: {error}") from error
     grader = "published" if protocol.reward.grader == "chain" else protocol.reward.grader
     return WorkerSpec(
         method=cell.method,
         hyperparameters=dict(method.hyperparameters),
-        source_sha256=source_digest(cell.method),
+        source_sha256=methods.source_digest(cell.method),
         run_seed=cell.seeds.rollout,
         training_dir=str(run.training.resolve()),
         reward=RewardSpec(

@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import methods
 from harness import provenance
 from harness.curves import read_updates, training_summary
 from harness.evaluation import request_seed
@@ -34,7 +35,6 @@ from harness.records import (
 )
 from harness.scoring import read_samples, task_result
 from methods.errors import UserError
-from methods.registry import get
 from tasks import chain
 
 if TYPE_CHECKING:
@@ -600,7 +600,7 @@ def source_modules(name: str) -> list[str]:
     """The modules whose source makes up a method, in the order of `methods.registry.source_digest`."""
     from methods.contract import Method
 
-    return list(dict.fromkeys(base.__module__ for base in get(name).__mro__ if issubclass(base, Method)))
+    return list(dict.fromkeys(base.__module__ for base in methods.get(name).__mro__ if issubclass(base, Method)))
 
 
 def _across(checked: Sequence[_Checked]) -> list[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,27 +23,33 @@ def modules(package: str) -> list[Path]:
     return found
 
 
-def imported(tree: ast.AST) -> set[str]:
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def imported(path: Path) -> frozenset[str]:
     """Top-level names that a module imports, anywhere in it."""
     names: set[str] = set()
-    for node in ast.walk(tree):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             names |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names.add(node.module.split(".")[0])
-    return names
+    return frozenset(names)
 
 
 @pytest.mark.parametrize("package", ORDER)
 def test_imports_point_one_way(package: str) -> None:
     later = set(ORDER[ORDER.index(package) + 1 :])
     for path in modules(package):
-        assert not imported(ast.parse(path.read_text())) & later, path.relative_to(ROOT)
+        assert not imported(path) & later, path.relative_to(ROOT)
 
 
 def test_the_losses_know_nothing_of_the_rest() -> None:
     for path in modules("methods"):
-        wrong = imported(ast.parse(path.read_text())) & {*ORDER[1:], *(HEAVY - {"openrlhf"})}
+        wrong = imported(path) & {*ORDER[1:], *(HEAVY - {"openrlhf"})}
         assert not wrong, path.relative_to(ROOT)
 
 
@@ -52,7 +59,7 @@ def test_modules_import_each_other_without_cycles() -> None:
         for package in ORDER
         for path in modules(package)
     }
-    edges = {name: at_import_time(ast.parse(path.read_text()), graph) for name, path in graph.items()}
+    edges = {name: at_import_time(tree_of(path), graph) for name, path in graph.items()}
     done: set[str] = set()
 
     def visit(name: str, trail: list[str]) -> None:

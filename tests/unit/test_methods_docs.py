@@ -23,7 +23,7 @@ def example() -> type[Method]:
     return namespace["SoftCap"]  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("cap", [2.0, 5.0])
+@pytest.mark.parametrize("cap", [2.0, pytest.param(5.0, marks=pytest.mark.slow)])
 def test_the_example_passes_the_check(example: type[Method], cap: float) -> None:
     assert [row for row in check(example(cap=cap)) if row.status == "fails"] == []
 

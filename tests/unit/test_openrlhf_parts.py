@@ -121,6 +121,7 @@ def test_a_machine_without_cuda_gets_its_answers_in_a_process_of_its_own() -> No
     ]
 
 
+@pytest.mark.slow  # imports torch in a process of its own
 def test_with_cuda_nothing_is_installed() -> None:
     program = (
         "import torch; torch.cuda.is_available = lambda: True\n"

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from leaderboard.pages.parallel import parallel_map
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -16,6 +18,7 @@ def test_results_come_in_order() -> None:
     assert list(parallel_map(lambda index: index * index, range(3), 2)) == [0, 1, 4]
 
 
+@pytest.mark.slow  # imports torch in a process of its own
 def test_torch_works_in_a_fork_of_a_process_whose_torch_used_threads() -> None:
     program = (
         "import torch\n"

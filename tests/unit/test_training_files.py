@@ -58,6 +58,7 @@ def test_prompts_depend_on_the_seed_alone(model: Path, tmp_path: Path) -> None:
     assert prompts(replace(CELL, seed=1), model, tmp_path / "c.jsonl") != first
 
 
+@pytest.mark.slow  # imports transformers
 def test_the_prompt_cap_filters_and_says_so_when_nothing_is_left(model: Path, tmp_path: Path) -> None:
     from tests.tiny_tokenizer import save
 
