@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, ParamSpec
+from typing import Annotated, Any, Concatenate
 
 import typer
 
@@ -31,8 +31,6 @@ Address = Annotated[
 Runs = Annotated[Path, typer.Option("--runs", help="Folder for running and finished cells.")]
 Results = Annotated[Path, typer.Option("--results", help="The store of records.")]
 
-P = ParamSpec("P")
-
 
 @dataclass(frozen=True)
 class Choice:
@@ -48,7 +46,7 @@ class Choice:
     settings: Set = None
 
 
-def with_choice(command: Callable[Concatenate[Choice, P], None]) -> Callable[..., None]:
+def with_choice(command: Callable[Concatenate[Choice, ...], None]) -> Callable[..., None]:
     """The command with the options of a `Choice` in the place of its first parameter, before its own."""
     shared = inspect.signature(Choice, eval_str=True).parameters
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
