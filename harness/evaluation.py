@@ -26,6 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.fork_server import python_executable
 from harness.models import resolve_model
 from harness.protocol import BaseModelSpec, Protocol
 from harness.records import DataRef, Sampling, TaskResult, canonical_json, file_ref, write_atomically
@@ -353,7 +354,7 @@ def _children(
         for number, job in enumerate(jobs):
             children.append(
                 subprocess.Popen(
-                    [sys.executable, *CHILD, str(Path(job["out"]) / "job.json")],
+                    [python_executable(), *CHILD, str(Path(job["out"]) / "job.json")],
                     env=_environment(number, len(jobs), options),
                     stdin=subprocess.DEVNULL,
                     stdout=log,

@@ -141,9 +141,13 @@ class Overlong(_Part):
 
 
 class Reward(_Section):
-    """``grader``: which judge gives the verdict (``chain`` also asks for the end token)."""
+    """``grader``: which judge gives the verdict.
 
-    grader: Literal["published", "audited", "chain"]
+    ``chain`` also asks for the end token. ``chance`` tosses a coin whatever the answer is: what a method gains under it
+    has not come from the reward.
+    """
+
+    grader: Literal["published", "audited", "chain", "chance"]
     right: float
     wrong: float
     overlong: Overlong | None

@@ -35,6 +35,14 @@ _MATTERS = re.compile(
     r"^(OMP|MKL|OPENBLAS|NUMEXPR|CUDA|CUBLAS|NCCL|GLOO|TORCH|PYTORCH|VLLM|RAY|DS|DEEPSPEED|TOKENIZERS|HF|TRANSFORMERS"
     r"|REUSE_BENCH|ROCR|HIP)_|^(PYTHONHASHSEED|PYTHONPATH|LD_PRELOAD|MALLOC_ARENA_MAX|SLURM_JOB_NUM_NODES)$"
 )
+_OF_ONE_PROCESS = {
+    "RAY_CLIENT_MODE",
+    "RAY_JOB_ID",
+    "RAY_LD_PRELOAD_ON_WORKERS",
+    "RAY_RAYLET_PID",
+    "REUSE_BENCH_FORK_SERVER",
+}
+"""What Ray and the run itself tell their processes; it says nothing about the machine or its user."""
 _SECRET_NAME = re.compile(r"TOKEN(?!S|IZERS)|SECRET|PASSWORD|PASSWD|CREDENTIAL|AUTH|API_?KEY|ACCESS_?KEY|COOKIE", re.I)
 _SECRET_OPTION = re.compile(r"^--?[\w.-]*(token(?!s)|secret|password|api[-_]?key|access[-_]?key|auth)[\w.-]*$", re.I)
 _SECRET_VALUE = re.compile(
@@ -224,7 +232,7 @@ def environment_that_matters(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: HIDDEN if _SECRET_NAME.search(name) else redact(value)
         for name, value in sorted(environment.items())
-        if _MATTERS.match(name)
+        if _MATTERS.match(name) and name not in _OF_ONE_PROCESS
     }
 
 

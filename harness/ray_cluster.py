@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
+from harness.fork_server import fork_server
 from harness.provenance import gpus
 from methods.errors import UserError
 
@@ -56,6 +57,18 @@ def ray_cluster(address: str | None, *, cells_at_once: int = 1, pretend_gpus: in
     import ray
 
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    with fork_server() if address is None else nullcontext():
+        _connect(address, cells_at_once, pretend_gpus)
+        try:
+            context = ray.get_runtime_context()
+            yield address if address and address.startswith("ray://") else context.gcs_address
+        finally:
+            ray.shutdown()
+
+
+def _connect(address: str | None, cells_at_once: int, pretend_gpus: int) -> None:
+    import ray
+
     try:
         if address is not None:
             ray.init(address=address, log_to_driver=False, logging_level="ERROR")
@@ -76,8 +89,3 @@ def ray_cluster(address: str | None, *, cells_at_once: int = 1, pretend_gpus: in
         raise UserError(
             f"no Ray can be used {where} ({reason}): check --address, or leave it out to start a local one"
         ) from error
-    try:
-        context = ray.get_runtime_context()
-        yield address if address and address.startswith("ray://") else context.gcs_address
-    finally:
-        ray.shutdown()

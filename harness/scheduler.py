@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, Protocol
 
 from harness import plan, runner, training
+from harness.fork_server import worker_runtime_env
 from harness.openrlhf.placement import VARIABLE, Reservation
 from harness.protocol import Runtime
 from harness.queueing import Job, Need, Nodes, Queue, Stage
@@ -466,7 +467,10 @@ def _submit(step: Any, work: Work, job: Job, group: Any, nodes: Sequence[str], a
     environment = {name: value for name, value in os.environ.items() if _CARRIED.match(name)}
     options: dict[str, Any] = {
         "num_cpus": 0,
-        "runtime_env": {"env_vars": environment | {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}},
+        "runtime_env": {
+            "env_vars": environment | {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"},
+            **worker_runtime_env(),
+        },
         "name": f"{job.stage} {job.id}",
     }
     if job.stage == "evaluation":

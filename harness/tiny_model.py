@@ -133,9 +133,9 @@ def _build(recipe: TinyRecipe, folder: Path, progress: Callable[[int, int], None
             "`python requirements/install.py cpu`"
         ) from error
 
-    # What the machine does elsewhere must not change the model: own generators, two threads everywhere.
+    # What the machine does elsewhere must not change the model: own generators, one thread everywhere.
     threads = torch.get_num_threads()
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(recipe.seed)

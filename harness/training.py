@@ -9,7 +9,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import methods
+from harness.fork_server import python_executable
 from harness.grid import Cell
 from harness.models import end_token
 from harness.openrlhf.arguments import TrainingPaths, training_arguments
@@ -205,7 +205,7 @@ def _start(arguments: list[str], spec: WorkerSpec, run: RunDirectory, ray_addres
     )
     with run.log.open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "harness.openrlhf.entry", *arguments],
+            [python_executable(), "-m", "harness.openrlhf.entry", *arguments],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=log,

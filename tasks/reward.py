@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -107,3 +108,22 @@ def rewards(
         errors=verdicts.count("error"),
         right=verdicts.count("right"),
     )
+
+
+def chance_rewards(
+    responses: Sequence[str], coins: Sequence[tuple[int | str, ...]], *, right: float = 1.0, wrong: float = -1.0
+) -> RewardBatch:
+    """Rewards that know nothing of the answer: the control of an experiment. Right with probability 1/2.
+
+    Args:
+        responses: texts of the model.
+        coins: what decides beside the text, one a response, for example run seed and prompt row: the same text after
+            another prompt is tossed again, and a repeated run tosses the same.
+        right: reward when the coin says so.
+        wrong: reward otherwise.
+    """
+    values = []
+    for response, coin in zip(responses, coins, strict=True):
+        text = "\0".join(map(str, (*coin, response)))
+        values.append(right if hashlib.sha256(text.encode(errors="surrogatepass")).digest()[0] & 1 else wrong)
+    return RewardBatch(rewards=values, disagreements=0, errors=0, right=values.count(right))

@@ -22,6 +22,7 @@ import torch
 import torch.distributed as dist
 from vllm.sampling_params import RequestOutputKind
 
+from harness.fork_server import fork_subprocesses
 from harness.openrlhf import cpu
 from harness.openrlhf.loss import MethodLoss
 from harness.openrlhf.step_log import StepLog
@@ -193,6 +194,7 @@ class SeededRolloutActor(_BaseRolloutActor):  # type: ignore[misc]
         kwargs["trust_remote_code"] = False
         if not cpu.has_cuda():
             kwargs |= cpu.ENGINE_OPTIONS
+            fork_subprocesses()
         self._run_seed = WorkerSpec.from_environment().run_seed
         await super().__init__(*args, **kwargs)
 

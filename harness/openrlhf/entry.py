@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import runpy
 
+from harness.fork_server import worker_runtime_env
 from harness.openrlhf import cpu
 from harness.openrlhf.worker_spec import VARIABLE
 
@@ -30,7 +31,11 @@ def main() -> None:
     os.environ.update(environment)
     ray.init(
         address=os.environ["RAY_ADDRESS"],
-        runtime_env={"env_vars": environment, "worker_process_setup_hook": "harness.openrlhf.cpu.install"},
+        runtime_env={
+            "env_vars": environment,
+            "worker_process_setup_hook": "harness.openrlhf.cpu.install",
+            **worker_runtime_env(),
+        },
         log_to_driver=True,
     )
     from harness.openrlhf import actors, placement

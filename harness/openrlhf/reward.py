@@ -8,33 +8,34 @@ from typing import Any
 
 import torch
 
-from harness.openrlhf.worker_spec import RewardSpec, WorkerSpec
-from tasks.reward import rewards
+from harness.openrlhf.worker_spec import WorkerSpec
+from tasks.reward import RewardBatch, chance_rewards, rewards
 
 
 @cache
-def _spec() -> RewardSpec:
-    return WorkerSpec.from_environment().reward
+def _worker_spec() -> WorkerSpec:
+    return WorkerSpec.from_environment()
 
 
 def reward_func(queries: list[str], prompts: list[str], labels: list[str]) -> dict[str, Any]:
     """Rewards of decoded prompt-and-response texts; a label is JSON with ``gold``, ``row`` and ``eos``."""
-    spec = _spec()
     facts = [json.loads(label) for label in labels]
     responses = [query[len(prompt) :] for query, prompt in zip(queries, prompts, strict=True)]
     finished = [response.endswith(fact["eos"]) for response, fact in zip(responses, facts, strict=True)]
-    batch = rewards(
-        [response.removesuffix(fact["eos"]) for response, fact in zip(responses, facts, strict=True)],
-        [fact["gold"] for fact in facts],
-        task=spec.task,
-        grader=spec.grader,
-        right=spec.right,
-        wrong=spec.wrong,
-        finished=finished,
-    )
+    texts = [response.removesuffix(fact["eos"]) for response, fact in zip(responses, facts, strict=True)]
+    batch = _rewards(texts, facts, finished)
     values = torch.tensor(batch.rewards, dtype=torch.float32)
     extra = {
         "grader_disagreement": torch.full_like(values, float(batch.disagreements)),
         "grader_error": torch.full_like(values, float(batch.errors)),
     }
     return {"rewards": values, "scores": values, "extra_logs": extra}
+
+
+def _rewards(texts: list[str], facts: list[dict[str, Any]], finished: list[bool]) -> RewardBatch:
+    spec = _worker_spec()
+    values = {"right": spec.reward.right, "wrong": spec.reward.wrong}
+    if spec.reward.grader == "chance":
+        return chance_rewards(texts, [(spec.run_seed, fact["row"]) for fact in facts], **values)
+    golds = [fact["gold"] for fact in facts]
+    return rewards(texts, golds, task=spec.reward.task, grader=spec.reward.grader, finished=finished, **values)

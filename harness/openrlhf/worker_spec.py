@@ -16,7 +16,7 @@ class RewardSpec(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     task: str
-    grader: Literal["published", "audited"]
+    grader: Literal["published", "audited", "chance"]
     right: float
     wrong: float
 

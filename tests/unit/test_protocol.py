@@ -151,7 +151,7 @@ def test_every_value_has_a_source_and_unstated_ones_say_so(name: str) -> None:
 
 
 def test_shipped_protocols() -> None:
-    assert available() == ["qwen3-1.7b", "qwen3-30b-a3b", "smoke", "tiny"]
+    assert available() == ["qwen3-1.7b", "qwen3-30b-a3b", "smoke", "tiny", "tiny-random-reward"]
     tiny = load_protocol("tiny")
     assert (tiny.update.prompts_per_update, tiny.rollout.responses_per_prompt, tiny.update.updates) == (8, 8, 256)
     assert tiny.optimiser.learning_rate == 3e-4

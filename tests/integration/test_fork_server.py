@@ -1,0 +1,147 @@
+"""Processes that are forked from a server behave as processes that were started."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness import fork_server
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def python() -> Iterator[str]:
+    with fork_server.fork_server():
+        command = fork_server.python_executable()
+        assert command != sys.executable, "the server did not start"
+        yield command
+    assert fork_server.python_executable() == sys.executable
+
+
+def run(*command: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def gone(pid: int) -> bool:
+    for _ in range(100):
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_a_script_gets_arguments_environment_folder_input_and_gives_its_exit_code(python: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import json, os, sys\n"
+        "said = [sys.argv, os.getcwd(), os.environ['MARK'], sys.stdin.read(), __name__]\n"
+        "print(json.dumps(said)); print('trouble', file=sys.stderr); sys.exit(7)\n"
+    )
+    for command in (sys.executable, python):
+        done = run(
+            command,
+            "-u",
+            str(script),
+            "a",
+            "-m",
+            cwd=tmp_path,
+            input="text",
+            env={**os.environ, "MARK": "of the caller"},
+        )
+        assert json.loads(done.stdout) == [[str(script), "a", "-m"], str(tmp_path), "of the caller", "text", "__main__"]
+        assert (done.stderr, done.returncode) == ("trouble\n", 7)
+
+
+def test_the_stack_is_there_at_once_and_ray_is_not(python: str) -> None:
+    code = "import sys; print('torch' in sys.modules, 'vllm' in sys.modules, 'ray' in sys.modules)"
+    assert run(python, "-c", code).stdout == "True True False\n"
+
+
+def test_module_code_and_exceptions(python: str) -> None:
+    assert run(python, "-m", "json.tool", input="[1]").stdout == "[\n    1\n]\n"
+    failed = run(python, "-X", "dev", "-c", "raise ValueError('this one')")
+    assert failed.returncode == 1
+    assert failed.stderr.rstrip().endswith("ValueError: this one")
+    assert run(python, "-c", "raise SystemExit('a word')").stderr == "a word\n"
+
+
+def test_random_numbers_differ(python: str) -> None:
+    code = "import random, numpy; print(random.random(), numpy.random.rand())"
+    one, two = (run(python, "-c", code).stdout.split() for _ in range(2))
+    assert one[0] != two[0]
+    assert one[1] != two[1]
+
+
+def test_threads_compute_after_the_fork(python: str) -> None:
+    code = "import torch; torch.set_num_threads(2); x = torch.ones(2000, 2000); print(int((x @ x)[0, 0]))"
+    assert run(python, "-c", code).stdout == "2000\n"
+
+
+def test_multiprocessing_goes_through_the_server(python: str, tmp_path: Path) -> None:
+    script = tmp_path / "spawn.py"
+    script.write_text(
+        "import multiprocessing, os, sys\n"
+        "from harness.fork_server import fork_subprocesses\n"
+        "def child(pipe): pipe.send(('vllm' in sys.modules, os.getppid())); pipe.close()\n"
+        "if __name__ == '__main__':\n"
+        "    fork_subprocesses()\n"
+        "    context = multiprocessing.get_context('spawn')\n"
+        "    here, there = context.Pipe()\n"
+        "    process = context.Process(target=child, args=(there,)); process.start()\n"
+        "    print(*here.recv(), os.getppid()); process.join(); print(process.exitcode)\n"
+    )
+    answer, code = run(python, str(script)).stdout.splitlines()
+    loaded, parent_of_child, parent = answer.split()
+    assert (loaded, parent_of_child, code) == ("True", parent, "0")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_the_process_ends_with_its_client(python: str, number: signal.Signals) -> None:
+    client = subprocess.Popen(
+        [python, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(60)"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert client.stdout
+    pid = int(client.stdout.readline())
+    client.send_signal(number)
+    assert client.wait(30) == -number
+    assert gone(pid)
+    client.stdout.close()
+
+
+def test_a_process_that_is_killed_takes_its_client_along(python: str) -> None:
+    done = run(python, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    assert done.returncode == -signal.SIGKILL
+
+
+def test_everything_ends_when_the_starter_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "starter.py"
+    script.write_text(
+        "import subprocess, time\n"
+        "from harness.fork_server import fork_server, python_executable\n"
+        "with fork_server():\n"
+        "    code = 'import os, time; print(os.getpid(), os.getppid(), flush=True); time.sleep(60)'\n"
+        "    subprocess.Popen([python_executable(), '-c', code]); time.sleep(60)\n"
+    )
+    without = {name: value for name, value in os.environ.items() if name != fork_server.VARIABLE}
+    starter = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=without)
+    assert starter.stdout
+    child, server = map(int, starter.stdout.readline().split())
+    starter.kill()
+    starter.wait()
+    assert gone(child)
+    assert gone(server)
+    starter.stdout.close()
