@@ -33,9 +33,17 @@ def reward_func(queries: list[str], prompts: list[str], labels: list[str]) -> di
 
 
 def _rewards(texts: list[str], facts: list[dict[str, Any]], finished: list[bool]) -> RewardBatch:
-    spec = _worker_spec()
-    values = {"right": spec.reward.right, "wrong": spec.reward.wrong}
-    if spec.reward.grader == "chance":
-        return chance_rewards(texts, [(spec.run_seed, fact["row"]) for fact in facts], **values)
-    golds = [fact["gold"] for fact in facts]
-    return rewards(texts, golds, task=spec.reward.task, grader=spec.reward.grader, finished=finished, **values)
+    worker = _worker_spec()
+    spec = worker.reward
+    if spec.grader == "chance":
+        coins = [(worker.run_seed, fact["row"]) for fact in facts]
+        return chance_rewards(texts, coins, right=spec.right, wrong=spec.wrong)
+    return rewards(
+        texts,
+        [fact["gold"] for fact in facts],
+        task=spec.task,
+        grader=spec.grader,
+        right=spec.right,
+        wrong=spec.wrong,
+        finished=finished,
+    )
