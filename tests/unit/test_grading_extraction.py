@@ -11,7 +11,7 @@ from tasks.grading import Grade, GradeRequest, grade_many
 from tasks.grading.extract import last_box, last_result
 from tasks.grading.repairs import REPAIRS, repaired
 from tasks.grading.rules import RULES, rule_of
-from tasks.reward import Overlong, rewards
+from tasks.reward import Overlong, chance_rewards, rewards
 
 
 @pytest.mark.parametrize(
@@ -204,3 +204,19 @@ def test_rewards_refuse_what_does_not_fit(change, said):
 def test_overlong_refuses(start, end, penalty):
     with pytest.raises(ValueError, match="overlong"):
         Overlong(start, end, penalty)
+
+
+def test_chance_rewards_know_nothing_of_the_answer():
+    responses = [f"answer {number}" for number in range(4000)]
+    coins = [(7, row) for row in range(4000)]
+    batch = chance_rewards(responses, coins, right=2.0, wrong=-1.0)
+    assert set(batch.rewards) == {2.0, -1.0}
+    # A fair coin is outside five standard deviations once in two million times.
+    assert abs(batch.right - 2000) < 5 * 4000**0.5 / 2
+    assert batch.right == batch.rewards.count(2.0)
+    assert chance_rewards(responses, coins, right=2.0, wrong=-1.0) == batch
+    others = chance_rewards(responses, [(8, row) for row in range(4000)], right=2.0, wrong=-1.0)
+    agree = sum(one == two for one, two in zip(batch.rewards, others.rewards, strict=True))
+    assert abs(agree - 2000) < 5 * 4000**0.5 / 2
+    same_text = chance_rewards(["x"] * 100, coins[:100])
+    assert 20 < same_text.right < 80

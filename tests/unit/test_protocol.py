@@ -150,6 +150,15 @@ def test_every_value_has_a_source_and_unstated_ones_say_so(name: str) -> None:
         assert "not stated" not in said[field]
 
 
+def test_the_control_differs_from_tiny_in_its_reward_only() -> None:
+    tiny, control = document_of("tiny"), document_of("tiny-random-reward")
+    assert control["reward"].pop("grader") == "chance"
+    assert tiny["reward"].pop("grader") == "chain"
+    assert control["methods"]["hyperparameters"]["grpo"] == tiny["methods"]["hyperparameters"]["grpo"]
+    same = set(tiny) - {"id", "title", "notes", "methods", "reuse"}
+    assert {name for name in same if tiny[name] != control[name]} == set()
+
+
 def test_shipped_protocols() -> None:
     assert available() == ["qwen3-1.7b", "qwen3-30b-a3b", "smoke", "tiny", "tiny-random-reward"]
     tiny = load_protocol("tiny")
