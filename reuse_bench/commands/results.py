@@ -47,6 +47,7 @@ def register(app: typer.Typer) -> None:
     app.command("compare")(compare)
     app.command("verify")(verify)
     app.command("export")(export)
+    app.command("report")(report)
     show_app.command("schema")(show_schema)
 
 
@@ -243,6 +244,23 @@ def export(
     written = write(export_tables(results, samples=samples), output, formats or ["csv"])
     for path in written:
         typer.echo(str(path))
+
+
+def report(
+    protocol: Annotated[str, typer.Option(help="The protocol that is reported.")],
+    records: Records = DEFAULT_STORE,
+    control: Annotated[
+        str | None, typer.Option(help="A protocol that rewards at random, to be set beside the base model.")
+    ] = None,
+) -> None:
+    """Print a protocol's results as Markdown: tables with intervals, claims, importance weights."""
+    from leaderboard import tables
+    from leaderboard.report import report as write
+
+    given = f" --records {records}" if records != DEFAULT_STORE else ""
+    beside = f" --control {control}" if control else ""
+    command = f"reuse-bench report --protocol {protocol}{beside}{given}"
+    typer.echo(write(tables.load(records), protocol, command, control), nl=False)
 
 
 def show_schema() -> None:

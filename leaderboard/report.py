@@ -1,0 +1,317 @@
+"""A protocol's results as one Markdown document: tables, intervals, claims, and what the updates did.
+
+Every number comes from the records; the words around them are fixed. ``docs/tiny-results.md`` is made by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from harness.curves import read_updates
+from harness.records import Record, record_folder
+from leaderboard import claims, tables
+from methods.diagnostics import over_updates, share_below
+from methods.errors import UserError
+
+ORDER = ("reinforce", "grpo", "gspo", "vespo", "respo")
+"""Methods in the paper's order, after the control; others follow by name."""
+LOW, HIGH = -1.0, 1.0
+"""log W that counts as drift: the policy has become e times less, or more, likely to write the response."""
+
+
+def report(results: tables.Results, protocol: str, command: str, control: str | None = None) -> str:
+    """The document.
+
+    Args:
+        results: the records of a store.
+        protocol: the protocol that is reported.
+        command: how this document is made, to be named in it.
+        control: a protocol whose runs were rewarded at random.
+
+    Raises:
+        UserError: there are no records of the protocol, or their curves are missing or damaged.
+    """
+    chosen = _Chosen(results, protocol)
+    parts = [
+        f"# Results: {protocol}",
+        f"Written from the records by `{command}`: rerun it, do not edit this page. Scores are in per cent; brackets "
+        "hold 95 % intervals, which for several seeds are of a new seed and new problems "
+        "([statistics.md](statistics.md)). A star marks the highest score of a group of methods that are compared, and "
+        "a plus those that cannot be told from it (Holm-corrected p of at least 0.05).",
+        "## What was run",
+        _runs(chosen),
+        "## Training",
+        "Mean score of the rollout batches, in the protocol's early and late windows and over the whole run.",
+        _training(chosen),
+        "## Held-out scores of the final checkpoints",
+        *_heldout(chosen),
+        "## The paper's claims, asked of these records",
+        "The same rules hold on the paper's own tables. Here a verdict uses intervals: `inconclusive` is what three "
+        "seeds allow to say where the interval of a difference covers zero.",
+        _claims(chosen),
+        "## Importance weights",
+        f"How far the policy has moved when a response is used, over all policy updates and seeds. Drift is the share "
+        f"of responses with |log W| above {HIGH:g}; the effective sample size is a share of the mini-batch; clipped is "
+        "the share of tokens whose coefficient is below 1 % of its on-policy value.",
+        _drift(chosen),
+        f"The paper says that clipping starves good responses that the policy is forgetting (positive advantage, log W "
+        f"below {LOW:g}) and lets bad ones that it over-generates dominate (negative advantage, log W above {HIGH:g}). "
+        "The table puts the share of such responses beside the share of the gradient coefficients' mass that they get: "
+        "mass below the share is starving, mass above it is dominating.",
+        _tails(chosen),
+        *_tail_sentences(chosen),
+    ]
+    if control:
+        parts += ["## Control: a random reward", *_control(results, chosen, control)]
+    parts += [
+        "## What this says, and what it does not",
+        _LIMITS if chosen.small else "These are results under this protocol only.",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+_LIMITS = (
+    "The model has 76,000 parameters and adds digits; its responses have about 30 tokens. That N updates on one "
+    "rollout batch make the policy drift, that the losses treat drifted responses as their formulas say, and that "
+    "differences between methods are measured with their uncertainty: these carry over, because they are properties "
+    "of the losses and of the instrument. Which method scores higher does not: a clip range per sequence that is meant "
+    "for thousands of tokens is narrower than the rounding of bfloat16 here ([tiny-protocol.md](tiny-protocol.md)), no "
+    "method was tuned, and long chains of thought, where length makes sequence weights extreme, do not occur. Nothing "
+    "here confirms or refutes a claim about large models."
+)
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """The records of one protocol, in its own order of methods."""
+
+    results: tables.Results
+    protocol: str
+
+    def __post_init__(self) -> None:
+        if not self.found.records:
+            present = sorted({record.protocol.id for _, record in self.results.records})
+            raise UserError(
+                f"{self.results.store}: there are no records of protocol {self.protocol}; there are some of "
+                f"{', '.join(present) or 'none'}"
+            )
+
+    @cached_property
+    def found(self) -> tables.Results:
+        """The records themselves."""
+        mine = tuple(entry for entry in self.results.records if entry[1].protocol.id == self.protocol)
+        return tables.Results(self.results.store, mine)
+
+    @property
+    def small(self) -> bool:
+        """Whether it is the tiny protocol of this project."""
+        return self.protocol == "tiny"
+
+    @cached_property
+    def trained(self) -> dict[tuple[str, int], list[Record]]:
+        """(method, N) -> its records, in order."""
+        cells: dict[tuple[str, int], list[Record]] = {}
+        for _, record in self.found.records:
+            if record.method and record.reuse:
+                cells.setdefault((record.method.name, record.reuse), []).append(record)
+        return dict(sorted(cells.items(), key=lambda item: (item[0][1], _rank(item[0][0]))))
+
+    @cached_property
+    def titles(self) -> dict[str, str]:
+        """Name of a method -> its title."""
+        titles = {record.method.name: record.method.title for _, record in self.found.records if record.method}
+        return {tables.BASE: "base model"} | titles
+
+    @cached_property
+    def methods(self) -> list[str]:
+        """Names of the methods, in order."""
+        return sorted({method for method, _ in self.trained}, key=_rank)
+
+    @cached_property
+    def reuses(self) -> list[int]:
+        """The reuse ratios N, ascending."""
+        return sorted({reuse for _, reuse in self.trained})
+
+    @cached_property
+    def updates(self) -> dict[tuple[str, int], list[dict[str, Any]]]:
+        """(method, N) -> the lines of all its runs."""
+        paths = {record.id: path for path, record in self.found.records}
+        return {
+            cell: [
+                line
+                for record in records
+                if record.training
+                for line in read_updates(record_folder(paths[record.id]) / record.training.curve.path)
+            ]
+            for cell, records in self.trained.items()
+        }
+
+
+def _rank(method: str) -> tuple[int, str]:
+    return (ORDER.index(method) if method in ORDER else len(ORDER), method)
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [columns, ["---", *("---:" for _ in columns[1:])], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _percent(value: float | None, digits: int = 1) -> str:
+    return "" if value is None or value != value else f"{100 * value:.{digits}f}"
+
+
+def _with_interval(row: Mapping[str, Any]) -> str:
+    if row["score"] != row["score"]:
+        return "collapsed" if row["collapsed"] else "failed" if row["failed"] else ""
+    mark = "\\*" if row["leader"] else "+" if row["tied"] else ""
+    interval = f" [{_percent(row['low'])}, {_percent(row['high'])}]" if row["low"] == row["low"] else ""
+    return f"{_percent(row['score'])}{mark}{interval}"
+
+
+def _runs(chosen: _Chosen) -> str:
+    records = [record for _, record in chosen.found.records]
+    states = {status: sum(record.status == status for record in records) for status in ("done", "collapsed", "failed")}
+    trained = [record for record in records if record.method]
+    seeds = sorted({record.seeds.run for record in trained})
+    commits = sorted({(record.provenance.commit or "unknown")[:12] for record in records})
+    machine = records[0].provenance.hardware
+    training = sum(record.cost.training_seconds for record in trained)
+    evaluation = sum(record.cost.evaluation_seconds for record in records)
+    retried = sum(len(record.attempts) > 1 for record in trained)
+    updates = {record.training.updates for record in trained if record.training and record.status == "done"}
+    return (
+        f"{len(trained)} cells ({len(chosen.methods)} methods, N = {', '.join(map(str, chosen.reuses))}, seeds "
+        f"{', '.join(map(str, seeds))}) and {len(records) - len(trained)} base model: "
+        f"{', '.join(f'{count} {status}' for status, count in states.items())}. Each trained cell made "
+        f"{' or '.join(map(str, sorted(updates)))} policy updates. {retried} cells were interrupted and continued from "
+        f"a checkpoint. Divisions: {', '.join(sorted({record.division for record in records}))}. Code: "
+        f"{', '.join(commits)}. Machine: {machine['cores']} cores, {machine['memory_gib']:.0f} GiB"
+        f"{'' if machine['gpus'] else ', no GPU'}. In all {training / 3600:.1f} hours of training and "
+        f"{evaluation / 3600:.1f} hours of evaluation, added up over cells that ran side by side."
+    )
+
+
+def _training(chosen: _Chosen) -> str:
+    table = tables.training(chosen.found)
+    rows = []
+    for reuse in chosen.reuses:
+        for method in chosen.methods:
+            here = table[(table["reuse"] == reuse) & (table["method"] == method)]
+            by_measure = {row["measure"]: row for row in tables.as_rows(here)}
+            if by_measure:
+                cells = [_with_interval(by_measure[measure]) for measure in ("early", "late", "mean")]
+                rows.append([f"N = {reuse}, {chosen.titles[method]}", *cells])
+    return _table(["", "early", "late", "whole run"], rows)
+
+
+def _heldout(chosen: _Chosen) -> list[str]:
+    table = tables.heldout(chosen.found)
+    tasks = [*chosen.found.tasks[chosen.protocol], tables.MACRO]
+    parts = ["pass@1 (mean over the samples of a problem), the average of the tasks last."]
+    base = table[table["method"] == tables.BASE]
+    for reuse in chosen.reuses:
+        rows = [_row(chosen, base, tables.BASE, tasks)] if len(base) else []
+        for method in chosen.methods:
+            here = table[(table["reuse"] == reuse) & (table["method"] == method)]
+            if len(here):
+                rows.append(_row(chosen, here, method, tasks))
+        names = [task.replace("tiny_sum", "sum of ").replace("_", " ") for task in tasks]
+        parts += [f"### N = {reuse}", _table(["", *names], rows)]
+    return parts
+
+
+def _row(chosen: _Chosen, table: pd.DataFrame, method: str, tasks: Sequence[str]) -> list[str]:
+    by_task = {row["task"]: row for row in tables.as_rows(table)}
+    plain = {"leader": False, "tied": False} if method == tables.BASE else {}
+    return [
+        chosen.titles[method],
+        *(_with_interval(by_task[task] | plain) if task in by_task else "" for task in tasks),
+    ]
+
+
+def _claims(chosen: _Chosen) -> str:
+    outcomes = claims.evaluate(claims.shipped(), claims.Reproduced(chosen.found))
+    rows = [[outcome.claim.statement, f"**{outcome.verdict}**", outcome.summary] for outcome in outcomes]
+    lines = ["| claim | verdict | figures |", "| --- | --- | --- |"]
+    return "\n".join([*lines, *("| " + " | ".join(" ".join(cell.split()) for cell in row) + " |" for row in rows)])
+
+
+def _above(lines: Sequence[Mapping[str, Any]], sign: str) -> dict[str, float | None]:
+    below = share_below(lines, HIGH, sign)
+    return {name: None if value is None else 1 - value for name, value in below.items()}
+
+
+def _drift(chosen: _Chosen) -> str:
+    rows = []
+    for (method, reuse), lines in chosen.updates.items():
+        if not lines:
+            continue
+        facts = over_updates(lines)
+        counts = [facts["log_weight"][sign]["responses"] for sign in ("positive", "negative")]
+        far = [
+            (share_below(lines, LOW, sign)["responses"] or 0.0) + (_above(lines, sign)["responses"] or 0.0)
+            for sign in ("positive", "negative")
+        ]
+        drift = sum(count * share for count, share in zip(counts, far, strict=True)) / max(1, sum(counts))
+        rows.append(
+            [
+                f"N = {reuse}, {chosen.titles[method]}",
+                _percent(drift),
+                _percent(facts["ess"]["mean"]),
+                _percent(facts["clip_fraction"]),
+                f"{facts['gradient_norm']['mean']:.2f}",
+                f"{facts['engine_gap']:.4f}" if facts["engine_gap"] is not None else "",
+            ]
+        )
+    columns = ["", "drift, %", "effective sample size, %", "clipped, %", "gradient norm", "trainer to engine, nats"]
+    return _table(columns, rows)
+
+
+def _tails(chosen: _Chosen) -> str:
+    rows = []
+    for (method, reuse), lines in chosen.updates.items():
+        if lines:
+            low, high = share_below(lines, LOW, "positive"), _above(lines, "negative")
+            shares = [low["responses"], low["mass"], high["responses"], high["mass"]]
+            rows.append([f"N = {reuse}, {chosen.titles[method]}", *map(_percent, shares)])
+    columns = ["", "A > 0 and log W < -1: responses, %", "their mass, %"]
+    return _table([*columns, "A < 0 and log W > 1: responses, %", "their mass, %"], rows)
+
+
+def _tail_sentences(chosen: _Chosen) -> list[str]:
+    """At the largest N, where the paper expects most, in words."""
+    largest = max(chosen.reuses, default=0)
+    said = []
+    for method in chosen.methods:
+        lines = chosen.updates.get((method, largest), [])
+        shares = share_below(lines, LOW, "positive") if lines else {"responses": None, "mass": None}
+        if shares["responses"] and shares["mass"] is not None:
+            ratio = shares["mass"] / shares["responses"]
+            said.append(f"{chosen.titles[method]} {ratio:.2f}")
+    if not said:
+        return []
+    return [
+        f"Mass for each response in the positive low tail at N = {largest}, where 1 is an equal share: "
+        f"{', '.join(said)}."
+    ]
+
+
+def _control(results: tables.Results, chosen: _Chosen, control: str) -> list[str]:
+    other = _Chosen(results, control)
+    base = tables.heldout(chosen.found)
+    base = base[(base["method"] == tables.BASE) & (base["task"] == tables.MACRO)]
+    rows = [["base model", _with_interval(row | {"leader": False, "tied": False})] for row in tables.as_rows(base)]
+    table = tables.heldout(other.found)
+    for row in tables.as_rows(table[table["task"] == tables.MACRO]):
+        label = f"random reward, N = {row['reuse']}, {other.titles[row['method']]}"
+        rows.append([label, _with_interval(row | {"leader": False, "tied": False})])
+    return [
+        f"Protocol `{control}` differs in one thing: a coin decides whether a response is called right. What is gained "
+        "there was not taught by the reward.",
+        _table(["", "macro average"], rows),
+    ]
