@@ -73,8 +73,9 @@ def cells(
 ) -> list[Cell]:
     """The cells of a protocol, or those of the given values, in the protocol's order and without repeats.
 
-    A method that is installed but not in the protocol, and another reuse ratio that divides the updates, are taken
-    too; they make a run ``open`` (`deviations`). A further seed is another sample of the same protocol.
+    A method that is installed but not in the protocol is taken too: with its own defaults it competes under the same
+    conditions. So is another reuse ratio that divides the updates, which makes a run ``open`` (`deviations`). A further
+    seed is another sample of the same protocol.
 
     Raises:
         UserError: a value that cannot be run; it names the known ones.
@@ -114,8 +115,6 @@ def deviations(protocol: Protocol, cell: Cell, overrides: Mapping[str, Any] | No
     used = protocol.with_overrides(overrides) if overrides else protocol
     stated = load_protocol(used.base_id) if used.base_id in available() else used
     lines = drift(used)
-    if cell.method not in stated.methods.hyperparameters:
-        lines.append(f"method: {cell.method} is not in the protocol")
     if cell.reuse not in stated.reuse.ratios:
         known = ", ".join(map(str, stated.reuse.ratios))
         lines.append(f"reuse: N = {cell.reuse} instead of one of {known}")

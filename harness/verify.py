@@ -515,37 +515,48 @@ def _check_against_protocol(one: _Checked, record: Record, protocol: Protocol) -
             one.error("model.revision", f"{record.model.revision!r} instead of {asked.revision!r}")
     if record.kind == "trained" and record.method is not None and record.reuse is not None:
         known = protocol.methods.hyperparameters
-        if record.method.name not in known:
-            one.error("method.name", f"{record.method.name!r} is none of {', '.join(known)}")
-        elif record.method.hyperparameters != known[record.method.name]:
-            one.error("method.hyperparameters", "are not those of the protocol")
+        name = record.method.name
+        stated = known.get(name, _defaults(name))
+        if stated is None:
+            one.note("method.hyperparameters", f"method {name} is not installed here: its defaults were not compared")
+        elif record.method.hyperparameters != stated:
+            whose = "the protocol" if name in known else "the method's card"
+            one.error("method.hyperparameters", f"are not those of {whose}")
         if record.reuse not in protocol.reuse.ratios:
             one.error("reuse", f"{record.reuse} is none of {', '.join(map(str, protocol.reuse.ratios))}")
         if record.status == "done" and record.training and record.training.updates != protocol.update.updates:
             one.error("training.updates", f"{record.training.updates} instead of {protocol.update.updates}")
     expected = Cell(record.protocol.id, record.model.name, record.reuse or 0, "", record.seeds.run).seeds
     _compare(one, "seeds", expected.model_dump(), record.seeds.model_dump())
-    stated = protocol.evaluation
+    evaluation = protocol.evaluation
     if record.status == "done":
-        for task in sorted(set(stated.tasks) - set(record.evaluation)):
+        for task in sorted(set(evaluation.tasks) - set(record.evaluation)):
             one.error(f"evaluation.{task}", "the task is missing")
     for task, result in record.evaluation.items():
-        if task not in stated.tasks:
+        if task not in evaluation.tasks:
             one.error(f"evaluation.{task}", "the protocol has no such task")
             continue
-        spec = stated.tasks[task]
+        spec = evaluation.tasks[task]
         if result.problems != spec.problems:
             one.error(f"evaluation.{task}.problems", f"{result.problems} instead of {spec.problems}")
         expected_sampling = {
-            "temperature": stated.temperature,
-            "top_p": stated.top_p,
-            "max_tokens": stated.max_tokens,
+            "temperature": evaluation.temperature,
+            "top_p": evaluation.top_p,
+            "max_tokens": evaluation.max_tokens,
             "samples_per_problem": spec.samples,
         }
         for key, value in expected_sampling.items():
             here = getattr(result.sampling, key)
             if here != value:
                 one.error(f"evaluation.{task}.sampling.{key}", f"{here} instead of {value}")
+
+
+def _defaults(name: str) -> dict[str, Any] | None:
+    """The hyperparameters of a method that a protocol does not list; None where the method is not known."""
+    try:
+        return dict(methods.get(name)().hyperparameters)
+    except UserError:
+        return None
 
 
 def _check_history(one: _Checked, record: Record) -> None:

@@ -283,7 +283,12 @@ def run(document: Path) -> None:
         AssertionError: one fails, or prints something else than the document says.
     """
     # The loss that `check` sets the cost against is a figure, not a verdict, and takes six seconds to import.
-    with mock.patch("reuse_bench.commands.methods.openrlhf_ppo_loss", return_value=None):
+    # Cells of the documents are complete here; one that is not must not train for minutes unnoticed.
+    training = AssertionError("a command of the document would train: its cells are not among the made-up records")
+    with (
+        mock.patch("reuse_bench.commands.methods.openrlhf_ppo_loss", return_value=None),
+        mock.patch("reuse_bench.commands.cluster.prepare_models", side_effect=training),
+    ):
         _run_all(document)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from harness.protocol import load_protocol
 from harness.provenance import CODE
 from tests import documents
 from tests.documents import DOCUMENTS, LANGUAGES, ROOT, blocks, commands, complaint, inline, refused
@@ -53,8 +54,9 @@ def test_every_shell_block_is_shell(path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Made-up records of the tiny protocol."""
-    return synthetic_store(tmp_path_factory.mktemp("records"))
+    """Made-up records of the whole tiny protocol."""
+    methods = list(load_protocol("tiny").methods.hyperparameters)
+    return synthetic_store(tmp_path_factory.mktemp("records"), methods=methods)
 
 
 @pytest.fixture

@@ -1,0 +1,78 @@
+"""The records in ``results/``: they verify, their page can be built again, the document says what they say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from harness.curves import read_updates
+from harness.grid import cells
+from harness.protocol import load_protocol
+from harness.records import iter_records
+from harness.verify import verify
+from leaderboard import site
+from reuse_bench.main import app
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "results"
+CONTROL = "tiny-random-reward"
+
+
+def test_the_whole_grid_of_the_tiny_protocol_is_there() -> None:
+    present = {record.relative_path().with_suffix("").as_posix() for _, record in iter_records(RESULTS)}
+    wanted = {cell.id for name in ("tiny", CONTROL) for cell in cells(load_protocol(name))}
+    assert wanted - present == set()
+    assert {record.division for _, record in iter_records(RESULTS)} == {"closed"}
+    # Frozen: records of another meaning of the protocol are of another protocol.
+    assert {record.protocol.digest for _, record in iter_records(RESULTS)} == {
+        load_protocol(name).digest for name in ("tiny", CONTROL)
+    }
+
+
+def test_seeds_share_their_first_rollout_batch() -> None:
+    """Common random numbers: the first score of a seed is that of the same responses under every method and N."""
+    first = Counter()
+    for _, record in iter_records(RESULTS):
+        if record.protocol.id == "tiny" and record.method and record.training:
+            curve = RESULTS / record.relative_path().with_suffix("") / record.training.curve.path
+            first[record.reuse, record.seeds.run, read_updates(curve)[0]["score"]] += 1
+    methods = len(load_protocol("tiny").methods.hyperparameters)
+    assert set(first.values()) == {methods}
+
+
+def test_they_are_small() -> None:
+    assert sum(path.stat().st_size for path in RESULTS.rglob("*") if path.is_file()) < 30e6
+
+
+def test_nothing_in_them_names_the_machine() -> None:
+    for path in RESULTS.rglob("*.json"):
+        text = path.read_text(encoding="utf-8")
+        assert "/root" not in text, path
+        assert "/home/" not in text, path
+
+
+@pytest.mark.slow
+def test_they_verify() -> None:
+    report = verify(RESULTS)
+    assert [finding for finding in report.findings if finding.level == "error"] == []
+    assert report.records == len(list(iter_records(RESULTS)))
+
+
+@pytest.mark.slow
+def test_their_page_is_built_again_to_the_byte(tmp_path: Path) -> None:
+    for name, workers in (("one", 1), ("two", 2)):
+        site.build(RESULTS, tmp_path / name, workers=workers)
+    one, two = ((tmp_path / name / "SHA256SUMS").read_bytes() for name in ("one", "two"))
+    assert one == two
+    assert len(one.splitlines()) > 100
+
+
+@pytest.mark.slow
+def test_the_document_is_what_the_records_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    done = CliRunner().invoke(app, ["report", "--protocol", "tiny", "--control", CONTROL])
+    assert done.exit_code == 0, done.output
+    assert (ROOT / "docs" / "tiny-results.md").read_text(encoding="utf-8") == done.stdout
