@@ -13,6 +13,7 @@ import inspect
 import pkgutil
 import re
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -51,6 +52,7 @@ class Registered:
 
 _registered: dict[str, Registered] = {}
 _loaded = False
+_LOADING = threading.RLock()
 
 
 def register(method: type[Method], origin: str | None = None) -> type[Method]:
@@ -120,19 +122,20 @@ def source_digest(name: str) -> str:
 def _load() -> None:
     """Find all methods, once a process; on failure nothing is kept, so that the next call says the same again."""
     global _loaded
-    if _loaded:
-        return
-    _loaded = True
-    before = dict(_registered)
-    try:
-        _load_built_in()
-        for entry_point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda found: found.name):
-            _load_plugin(entry_point)
-    except BaseException:
-        _loaded = False
-        _registered.clear()
-        _registered.update(before)
-        raise
+    with _LOADING:  # another thread waits until all are found; a method that registers itself meanwhile does not
+        if _loaded:
+            return
+        _loaded = True
+        before = dict(_registered)
+        try:
+            _load_built_in()
+            for entry_point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda found: found.name):
+                _load_plugin(entry_point)
+        except BaseException:
+            _loaded = False
+            _registered.clear()
+            _registered.update(before)
+            raise
 
 
 def _load_built_in() -> None:

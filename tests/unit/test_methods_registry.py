@@ -159,3 +159,16 @@ def test_every_card_is_complete() -> None:
         for parameter in card.hyperparameters:
             assert parameter.meaning.endswith(".")
             assert parameter.default is not None or parameter.optional
+
+
+def test_threads_that_ask_first_at_the_same_time_all_find_every_method() -> None:
+    code = (
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "from threading import Barrier\n"
+        "from methods import registry\n"
+        "start = Barrier(8)\n"
+        "def ask(_): start.wait(); return registry.get('respo').name, len(registry.available())\n"
+        "with ThreadPoolExecutor(8) as pool: print(len(set(pool.map(ask, range(8)))))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
