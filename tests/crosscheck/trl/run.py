@@ -56,6 +56,9 @@ HYPERPARAMETERS = {
     "k_neg": "vespo_k_neg",
     "lambda_neg": "vespo_lambda_neg",
 }
+SAME_GRADIENT = 1e-5
+"""Two gradients that differ by less, as a share of the update's largest, are the same."""
+
 PRECISIONS = ("master", "autocast", "fp32", "bf16")
 
 
@@ -96,6 +99,7 @@ class ObservedTrainer(GRPOTrainer):
         self.lines: list[dict[str, Any]] = []
         self.loss_gap = 0.0
         self.gradient_gap = 0.0
+        self.edge_tokens = 0
         self.start_drift = 0.0
         self._log_probs: torch.Tensor | None = None
 
@@ -121,8 +125,10 @@ class ObservedTrainer(GRPOTrainer):
         factor = 1.0
         if self.loss_type == "vespo":
             factor = float(mask.sum()) * self.args.steps_per_generation / float(inputs["num_items_in_batch"])
-        scale = max(float(theirs.abs().max()), 1e-12)
-        self.gradient_gap = max(self.gradient_gap, float((theirs - factor * ours.grad).abs().max()) / scale)
+        gap = (theirs - factor * ours.grad).abs() / theirs.abs().max().clamp(min=1e-12)
+        edge = self._at_clip_edge(batch)
+        self.gradient_gap = max(self.gradient_gap, gap.masked_fill(edge, 0.0).max().item())
+        self.edge_tokens += int(((gap > SAME_GRADIENT) & edge).sum())
         if self.loss_type != "vespo":
             self.loss_gap = max(self.loss_gap, abs(loss.item() - outputs.loss.item()))
         rows = response_rows(batch, outputs)
@@ -130,6 +136,15 @@ class ObservedTrainer(GRPOTrainer):
             self.start_drift = max(self.start_drift, float(rows[:, 0].abs().max()))
         self.lines.append({"loss": loss.item(), **summarise(rows)})
         return loss
+
+    def _at_clip_edge(self, batch: LossInputs) -> torch.Tensor:
+        """Tokens within rounding of a clip bound, where TRL's minimum can be a tie that halves the gradient."""
+        log_ratio = (batch.log_probs.detach() - batch.old_log_probs) * batch.action_mask
+        if self.importance_sampling_level == "sequence":
+            mean = log_ratio.sum(dim=1, keepdim=True) / batch.action_mask.sum(dim=1, keepdim=True)
+            log_ratio = mean.expand_as(log_ratio)
+        ratio = log_ratio.exp()
+        return ((ratio - 1 + self.epsilon_low).abs() < 1e-6) | ((ratio - 1 - self.epsilon_high).abs() < 1e-6)
 
 
 class Score:
@@ -271,6 +286,7 @@ def train(protocol: Protocol, cell: Cell, precision: str) -> dict[str, Any]:
             "largest_loss_difference": None if cell.method == "vespo" else trainer.loss_gap,
             "largest_relative_gradient_difference": trainer.gradient_gap,
             "largest_log_weight_at_first_update": trainer.start_drift,
+            "tokens_that_differ_at_a_clip_bound": trainer.edge_tokens,
         },
         "rollouts": {key: [round(line[key], 6) for line in score.rollouts] for key in score.rollouts[0]},
         "updates": _columns(trainer.lines),

@@ -1,0 +1,60 @@
+"""Our training beside that of TRL's GRPOTrainer: ``docs/crosscheck.md``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from methods.errors import UserError
+from tests.crosscheck.compare import SCORES, TRL_RESULTS, Run, differing, our_runs, pooled, report, rows, trl_runs
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = sorted(TRL_RESULTS.rglob("*.json"))
+MASTER = TRL_RESULTS / "master"
+
+
+def shifted(run: Run, points: float) -> Run:
+    return replace(run, values={name: value + points / 100 for name, value in run.values.items()})
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_trl_had_our_loss_at_every_update(path: Path) -> None:
+    document = json.loads(path.read_bytes())
+    checks = document["checks"]
+    assert len(document["updates"]["loss"]) == 256
+    assert sum(document["rollouts"]["responses"]) == 256 * 64
+    assert (checks["largest_loss_difference"] or 0.0) < 1e-6
+    assert checks["largest_log_weight_at_first_update"] == 0.0
+    # One run was made before tokens at a clip bound were told apart.
+    if checks["tokens_that_differ_at_a_clip_bound"] is not None:
+        assert checks["largest_relative_gradient_difference"] < 1e-5
+
+
+def test_both_methods_were_run_at_both_ends() -> None:
+    assert {("grpo", 8), ("grpo", 32), ("gspo", 8), ("gspo", 32)} <= set(trl_runs(MASTER))
+
+
+def test_the_trainers_agree() -> None:
+    store = ROOT / "results"
+    ours, theirs = our_runs(store) if store.is_dir() else {}, trl_runs(MASTER)
+    if not any(len(runs) > 1 and len(ours.get(setting, [])) > 1 for setting, runs in theirs.items()):
+        pytest.skip("results/ holds no cell of the tiny protocol, with two seeds or more, that TRL has run twice too")
+    assert not differing(rows(ours, theirs, SCORES))
+
+
+def test_a_difference_would_be_found() -> None:
+    theirs = trl_runs(MASTER)
+    assert not differing(rows(theirs, theirs, SCORES))
+    other = {setting: [shifted(run, -40) for run in runs] for setting, runs in theirs.items()}
+    assert differing(rows(other, theirs, SCORES))
+    assert pooled(other, theirs, "mean").high < 0
+    assert "ours is -40.00 points" in report(other, theirs)
+
+
+def test_a_damaged_result_is_named(tmp_path: Path) -> None:
+    (tmp_path / "grpo-n8-seed0.json").write_text("{}")
+    with pytest.raises(UserError, match=r"grpo-n8-seed0\.json: no result"):
+        trl_runs(tmp_path)
