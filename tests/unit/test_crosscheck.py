@@ -46,7 +46,7 @@ def test_the_trainers_agree() -> None:
 
 
 def test_a_difference_would_be_found() -> None:
-    theirs = trl_runs(MASTER)
+    theirs = {setting: runs for setting, runs in trl_runs(MASTER).items() if len(runs) > 1}
     assert not differing(rows(theirs, theirs, SCORES))
     other = {setting: [shifted(run, -40) for run in runs] for setting, runs in theirs.items()}
     assert differing(rows(other, theirs, SCORES))
