@@ -42,7 +42,8 @@ def report(results: tables.Results, protocol: str, command: str, control: str | 
         f"Written from the records by `{command}`: rerun it, do not edit this page. Scores are in per cent; brackets "
         "hold 95 % intervals, which for several seeds are of a new seed and new problems "
         "([statistics.md](statistics.md)). A star marks the highest score of a group of methods that are compared, and "
-        "a plus those that cannot be told from it (Holm-corrected p of at least 0.05).",
+        "a plus those that cannot be told from it (Holm-corrected p of at least 0.05, or a single run). A run that has "
+        "collapsed has no final checkpoint; its method's means are over the others, and the row says of how many.",
         "## What was run",
         _runs(chosen),
         "## Training",
@@ -205,8 +206,13 @@ def _training(chosen: _Chosen) -> str:
             by_measure = {row["measure"]: row for row in tables.as_rows(here)}
             if by_measure:
                 cells = [_with_interval(by_measure[measure]) for measure in ("early", "late", "mean")]
-                rows.append([f"N = {reuse}, {chosen.titles[method]}", *cells])
+                rows.append([f"N = {reuse}, {chosen.titles[method]}{_left_out(by_measure['mean'])}", *cells])
     return _table(["", "early", "late", "whole run"], rows)
+
+
+def _left_out(row: Mapping[str, Any]) -> str:
+    """How many runs are behind a mean, where some have none to give."""
+    return "" if row["done"] == row["runs"] else f" ({row['done']} of {row['runs']} runs, {row['collapsed']} collapsed)"
 
 
 def _heldout(chosen: _Chosen) -> list[str]:
@@ -228,8 +234,9 @@ def _heldout(chosen: _Chosen) -> list[str]:
 def _row(chosen: _Chosen, table: pd.DataFrame, method: str, tasks: Sequence[str]) -> list[str]:
     by_task = {row["task"]: row for row in tables.as_rows(table)}
     plain = {"leader": False, "tied": False} if method == tables.BASE else {}
+    label = chosen.titles[method] + _left_out(next(iter(by_task.values())))
     return [
-        chosen.titles[method],
+        label,
         *(_with_interval(by_task[task] | plain) if task in by_task else "" for task in tasks),
     ]
 
