@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
@@ -167,7 +168,7 @@ class Board:
     key: str
     store: Path
 
-    @property
+    @cached_property
     def results(self) -> tables.Results:
         """The same runs in the form that `leaderboard.tables` takes."""
         return tables.Results(self.store, tuple((run.path, run.record) for run in self.runs))
@@ -228,12 +229,20 @@ def _thinned(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float]
     """At most `POINTS` points: means over stretches of equal length."""
     if len(points) <= POINTS:
         return tuple(points)
-    edges = [round(index * len(points) / POINTS) for index in range(POINTS + 1)]
-    out = []
-    for start, stop in pairwise(edges):
-        part = points[start:stop]
-        out.append((total(x for x, _ in part) / len(part), total(y / len(part) for _, y in part)))
-    return tuple(out)
+    xs, ys = zip(*points, strict=True)
+    means = (total([y / (stop - start) for y in ys[start:stop]]) for start, stop in _stretches(len(points)))
+    return tuple(zip(_thinned_places(xs), means, strict=True))
+
+
+@lru_cache(maxsize=16)  # the curves of a run have the same updates, and so have most runs of a board
+def _thinned_places(xs: tuple[float, ...]) -> list[float]:
+    return [total(xs[start:stop]) / (stop - start) for start, stop in _stretches(len(xs))]
+
+
+@lru_cache(maxsize=16)
+def _stretches(count: int) -> list[tuple[int, int]]:
+    """``count`` points in `POINTS` stretches of equal length."""
+    return list(pairwise(round(index * count / POINTS) for index in range(POINTS + 1)))
 
 
 def _histogram(rows: Sequence[Mapping[str, Any]], sign: str) -> Histogram | None:
@@ -293,20 +302,22 @@ def _digest_updates(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def _digest_samples(files: Mapping[str, Path]) -> dict[str, Any]:
     """Accuracy by decile of response length (ranked inside each task, then the mean over tasks), and disagreements."""
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     by_grader: dict[str, list[list[float]]] = {"published": [], "audited": []}
     disagreements: dict[str, tuple[int, int]] = {}
     for task, path in files.items():
         try:
-            table = pq.read_table(path, columns=["response_tokens", "published", "audited"])
+            # Of one file, without the threads and the look around of `read_table`, which take longer than the reading.
+            table = pq.ParquetFile(path).read(columns=["response_tokens", "published", "audited"], use_threads=False)
+            lengths = np.nan_to_num(np.asarray(table["response_tokens"].to_numpy(), dtype=np.float64))
+            right = {g: pc.equal(table[g], "right").fill_null(False).to_numpy() for g in by_grader}
         except Exception as error:  # pyarrow raises many kinds for a damaged file
             raise UserError(
                 f"{path}: not a readable sample file ({type(error).__name__}); restore it, or delete the record and "
                 "run the cell again"
             ) from error
-        lengths = np.nan_to_num(np.asarray(table["response_tokens"].to_numpy(), dtype=np.float64))
-        right = {g: np.array([v == "right" for v in table[g].to_pylist()], dtype=bool) for g in by_grader}
         disagreements[task] = (
             int((right["published"] & ~right["audited"]).sum()),
             int((right["audited"] & ~right["published"]).sum()),
