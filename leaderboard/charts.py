@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Literal
 
 from markupsafe import Markup, escape
@@ -162,6 +163,12 @@ def _px(value: float) -> str:
     return "0" if text == "-0" else text
 
 
+def _pxs(points: Sequence[tuple[float, float]]) -> str:
+    """`_px` of every x and y, with a space after each: one call for a whole curve."""
+    text = "%.1f %.1f " * len(points) % tuple(chain.from_iterable(points))
+    return text.replace(".0 ", " ").replace("-0 ", "0 ")
+
+
 def _values(layers: Iterable[Line | Bars]) -> list[float]:
     found: list[float] = []
     for layer in layers:
@@ -233,6 +240,20 @@ def swatch(layer: Line | Bars) -> Markup:
     )
 
 
+def _scale(axis: Axis, low: float, high: float, start: float, end: float) -> Callable[[float], float]:
+    """From a value to its pixel: ``low`` at ``start``, ``high`` at ``end``, and no value outside of them."""
+    if axis.log:
+        linear = _scale(replace(axis, log=False), math.log2(low), math.log2(high), start, end)
+        return lambda value: linear(math.log2(max(value, 1e-300)))
+    span, length = high - low, end - start
+
+    def pixel(value: float) -> float:
+        share = (value - low) / span
+        return start + (0.0 if share < 0 else 1.0 if share > 1 else share) * length
+
+    return pixel
+
+
 class _Frame:
     """Pixel geometry of a chart."""
 
@@ -260,6 +281,8 @@ class _Frame:
         self.right = chart.width - 8
         self.top = 10
         self.bottom = chart.height - 40
+        self.px = _scale(chart.x, self.x_low, self.x_high, self.left, self.right)
+        self.py = _scale(chart.y, self.y_low, self.y_high, self.bottom, self.top)
 
     def _all_points(self) -> bool:
         return any(isinstance(layer, Line) and layer.points for layer in self.chart.layers)
@@ -273,18 +296,6 @@ class _Frame:
             step = max(1, (last - first) // 6)
             return [(2.0**power, axis.show(2.0**power)) for power in range(first, last + 1, step)]
         return [(value, axis.show(value)) for value in nice_ticks(low, high)]
-
-    @staticmethod
-    def _share(axis: Axis, value: float, low: float, high: float) -> float:
-        if axis.log:
-            value, low, high = math.log2(max(value, 1e-300)), math.log2(low), math.log2(high)
-        return min(max((value - low) / (high - low), 0.0), 1.0)
-
-    def px(self, value: float) -> float:
-        return self.left + self._share(self.chart.x, value, self.x_low, self.x_high) * (self.right - self.left)
-
-    def py(self, value: float) -> float:
-        return self.bottom - self._share(self.chart.y, value, self.y_low, self.y_high) * (self.bottom - self.top)
 
 
 def _axes(frame: _Frame) -> list[str]:
@@ -320,8 +331,8 @@ def _axes(frame: _Frame) -> list[str]:
 def _runs(line: Line, *columns: Sequence[Value]) -> list[list[int]]:
     """Stretches of indices where x and all columns have a value."""
     stretches: list[list[int]] = [[]]
-    for index, x in enumerate(line.x):
-        if clean(x) is not None and all(clean(column[index]) is not None for column in columns):
+    for index, values in enumerate(zip(line.x, *columns, strict=True)):
+        if None not in map(clean, values):
             stretches[-1].append(index)
         elif stretches[-1]:
             stretches.append([])
@@ -329,9 +340,8 @@ def _runs(line: Line, *columns: Sequence[Value]) -> list[list[int]]:
 
 
 def _path(points: Sequence[tuple[float, float]], close: bool = False) -> str:
-    head, *rest = points
-    tail = f"L{' '.join(f'{_px(x)} {_px(y)}' for x, y in rest)}" if rest else "h.1"
-    return f"M{_px(head[0])} {_px(head[1])}{tail}{'z' if close else ''}"
+    tail = f"L{_pxs(points[1:]).rstrip()}" if len(points) > 1 else "h.1"
+    return f"M{_pxs(points[:1]).rstrip()}{tail}{'z' if close else ''}"
 
 
 def _line(frame: _Frame, line: Line, alone: bool) -> list[str]:
@@ -433,15 +443,12 @@ def legend(chart: Chart) -> list[tuple[Markup, str]]:
 def data_table(chart: Chart, rows: int = 40) -> Markup:
     """The table behind a chart: x, then a column for each series; at most about ``rows`` rows."""
     ticks = dict(chart.x.ticks or ())
-    columns: list[dict[float, str]] = []
+    columns: list[tuple[Line | Bars, dict[float, int]]] = []
     for layer in chart.layers:
-        cells: dict[float, str] = {}
         xs = [float(x) for x in layer.x] if isinstance(layer, Line) else [float(i) for i in range(len(layer.y))]
-        for index, x in enumerate(xs):
-            if clean(x) is not None and clean(layer.y[index]) is not None:
-                cells[x] = _entry(chart, layer, index)
-        columns.append(cells)
-    xs = sorted({x for cells in columns for x in cells})
+        known = {x: i for i, x in enumerate(xs) if clean(x) is not None and clean(layer.y[i]) is not None}
+        columns.append((layer, known))
+    xs = sorted({x for _, known in columns for x in known})
     step = max(1, math.ceil(len(xs) / rows))
     kept = xs[::step]
     if xs and kept[-1] != xs[-1]:
@@ -451,7 +458,7 @@ def data_table(chart: Chart, rows: int = 40) -> Markup:
     )
     body = "\n".join(
         f'<tr><th scope="row">{escape(ticks.get(x) or short(x))}</th>'
-        + "".join(f"<td>{cells.get(x, '–')}</td>" for cells in columns)
+        + "".join(f"<td>{_entry(chart, layer, known[x]) if x in known else '–'}</td>" for layer, known in columns)
         + "</tr>"
         for x in kept
     )

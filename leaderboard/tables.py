@@ -7,8 +7,8 @@ so that the same records give the same tables in any order of files.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, field
+from functools import cache, cached_property, lru_cache
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -181,9 +181,22 @@ def scores(results: Results, *, grader: Grader = "published", k: int = 1) -> pd.
     return pd.DataFrame(rows, columns=[*columns, "truncated", "errors", "record", "path"])
 
 
+@dataclass(frozen=True)
+class _Sealed:
+    """A record, told from others by the digest of its content: what a cache can be asked for."""
+
+    digest: str
+    record: Record = field(compare=False)
+
+
 def _values(record: Record, task: str, grader: Grader, k: int) -> Floats:
-    """pass@k of each problem, [problems], in the order of the sorted problem ids."""
-    result = record.evaluation[task]
+    """pass@k of each problem, [problems], in the order of the sorted problem ids; not to be written to."""
+    return (_known_values if record.id else _known_values.__wrapped__)(_Sealed(record.id, record), task, grader, k)
+
+
+@lru_cache(maxsize=4096)  # a few boards with all their records, benchmarks, graders and measures
+def _known_values(sealed: _Sealed, task: str, grader: Grader, k: int) -> Floats:
+    result = sealed.record.evaluation[task]
     n = result.sampling.samples_per_problem
     if not 1 <= k <= n:
         raise UserError(f"pass@{k} of {task} needs {k} samples a problem and there are {n}; ask for k in 1..{n}")
@@ -212,9 +225,10 @@ def matrices(
     if not usable or not tasks:
         return None
     for task in tasks:
-        expected = sorted(usable[0].evaluation[task].problem_ids)
+        expected = usable[0].evaluation[task].problem_ids
         for record in usable[1:]:
-            if sorted(record.evaluation[task].problem_ids) != expected:
+            found = record.evaluation[task].problem_ids
+            if found != expected and sorted(found) != sorted(expected):
                 raise UserError(
                     f"{record.relative_path()}: task {task} has other problems than {usable[0].relative_path()}; "
                     "evaluate both on the same data"
@@ -228,8 +242,11 @@ def heldout(
     grader: Grader = "published",
     k: int = 1,
     population: Population = "new_questions",
+    pairs: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """One row a cell and benchmark (and macro average): what the held-out table shows.
+
+    ``pairs``: the `comparisons` of the same results, grader and k, where the caller has them already.
 
     Columns: the cell's, title, task, score, low, high (95 %), error, leaves_out (what the interval cannot know),
     sampling_error and question_error (means over seeds of the two named errors), seeds (evaluated), runs (all),
@@ -240,17 +257,16 @@ def heldout(
 
     A cell without any evaluated run is a row with NaN scores.
     """
-    pairs = comparisons(results, grader=grader, k=k)
+    if pairs is None:
+        pairs = comparisons(results, grader=grader, k=k)
     against = {
         (*(row[name] for name in BLOCK), row["task"], *sorted((row["first"], row["second"]))): row
         for row in as_rows(pairs)
     }
     by_record = scores(results, grader=grader, k=k)
     errors = by_record.groupby([*CELL, "task"], sort=False)[["sampling_error", "question_error"]].mean()
-    reference = {
-        (published.model_key(row["model"]), row["reuse"], row["method"], row["task"]): float(row["score"])
-        for row in as_rows(published.heldout())
-    }
+    sampling, question = errors["sampling_error"].to_dict(), errors["question_error"].to_dict()
+    reference = _printed_heldout()
     rows: list[dict[str, Any]] = []
     for key, records in results.cells().items():
         tasks = results.tasks[key[0]]
@@ -263,8 +279,8 @@ def heldout(
                 "task": task,
                 **dict.fromkeys(("score", "low", "high", "error"), np.nan),
                 "leaves_out": "no evaluated run",
-                "sampling_error": errors["sampling_error"].get((*key, task), np.nan),
-                "question_error": errors["question_error"].get((*key, task), np.nan),
+                "sampling_error": sampling.get((*key, task), np.nan),
+                "question_error": question.get((*key, task), np.nan),
                 "seeds": 0,
                 **_run_counts(records),
                 "problems": 0,
@@ -302,6 +318,15 @@ def heldout(
     columns += ["question_error", "seeds", "runs", "done", "collapsed", "failed", "gpu_hours", "problems", "published"]
     table = pd.DataFrame(rows, columns=[*columns, "verdict", "verdict_reason", "check_low", "check_high", "records"])
     return _with_leaders(table, against)
+
+
+@cache
+def _printed_heldout() -> dict[tuple[str, int, str, str], float]:
+    """(Model, N, method, benchmark) -> score as published."""
+    return {
+        (published.model_key(row["model"]), row["reuse"], row["method"], row["task"]): float(row["score"])
+        for row in as_rows(published.heldout())
+    }
 
 
 def as_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -521,24 +546,24 @@ def _training_score(record: Record, measure: str) -> float | None:
 
 
 def _with_training_leaders(table: pd.DataFrame, seeds: dict[int, Floats]) -> pd.DataFrame:
-    table["leader"] = False
-    table["tied"] = False
-    table["p_value"] = np.nan
-    table["p_holm"] = np.nan
+    columns: dict[str, list[Any]] = {name: [False] * len(table) for name in ("leader", "tied")}
+    columns |= {name: [np.nan] * len(table) for name in ("p_value", "p_holm")}
     for _, family in groups(table, [*BLOCK[:3], "measure"]):
         pairs: dict[int, tuple[float, str]] = {}
         for _, group in groups(family[family["score"].notna()], ["reuse"]):
             indices = [int(index) for index in group.index]
             top = indices[int(group["score"].to_numpy().argmax())]
-            table.loc[top, ["leader", "tied"]] = True
+            columns["leader"][top] = columns["tied"][top] = True
             for index in indices:
                 if index != top:
                     result = statistics.compare_seed_scores(seeds[top], seeds[index])
                     pairs[index] = (result.p_value, result.leaves_out)
         adjusted = statistics.holm(np.array([p for p, _ in pairs.values()]))
         for (index, (p_value, note)), p_holm in zip(pairs.items(), adjusted, strict=True):
-            table.loc[index, ["p_value", "p_holm"]] = [p_value, p_holm]
-            table.loc[index, "tied"] = bool(note) or not p_holm < SIGNIFICANCE
+            columns["p_value"][index], columns["p_holm"][index] = p_value, p_holm
+            columns["tied"][index] = bool(note) or not p_holm < SIGNIFICANCE
+    for name, values in columns.items():
+        table[name] = values
     return table
 
 

@@ -11,7 +11,8 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from functools import cached_property, lru_cache
+from itertools import chain, groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +168,7 @@ class Board:
     key: str
     store: Path
 
-    @property
+    @cached_property
     def results(self) -> tables.Results:
         """The same runs in the form that `leaderboard.tables` takes."""
         return tables.Results(self.store, tuple((run.path, run.record) for run in self.runs))
@@ -228,12 +229,20 @@ def _thinned(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float]
     """At most `POINTS` points: means over stretches of equal length."""
     if len(points) <= POINTS:
         return tuple(points)
-    edges = [round(index * len(points) / POINTS) for index in range(POINTS + 1)]
-    out = []
-    for start, stop in pairwise(edges):
-        part = points[start:stop]
-        out.append((total(x for x, _ in part) / len(part), total(y / len(part) for _, y in part)))
-    return tuple(out)
+    xs, ys = zip(*points, strict=True)
+    means = (total([y / (stop - start) for y in ys[start:stop]]) for start, stop in _stretches(len(points)))
+    return tuple(zip(_thinned_places(xs), means, strict=True))
+
+
+@lru_cache(maxsize=16)  # the curves of a run have the same updates, and so have most runs of a board
+def _thinned_places(xs: tuple[float, ...]) -> list[float]:
+    return [total(xs[start:stop]) / (stop - start) for start, stop in _stretches(len(xs))]
+
+
+@lru_cache(maxsize=16)
+def _stretches(count: int) -> list[tuple[int, int]]:
+    """``count`` points in `POINTS` stretches of equal length."""
+    return list(pairwise(round(index * count / POINTS) for index in range(POINTS + 1)))
 
 
 def _histogram(rows: Sequence[Mapping[str, Any]], sign: str) -> Histogram | None:
@@ -256,7 +265,8 @@ def _histogram(rows: Sequence[Mapping[str, Any]], sign: str) -> Histogram | None
 
 def _column_sums(rows: list[list[Any]]) -> tuple[float, ...]:
     try:
-        table = np.array(rows, dtype=np.float64)
+        shape = len(rows), len(rows[0])
+        table = np.fromiter(chain.from_iterable(rows), np.float64, shape[0] * shape[1]).reshape(shape)
     except (TypeError, ValueError, OverflowError):
         table = np.array([[clean(value) or 0.0 for value in row] for row in rows])
     return tuple(float(value) for value in np.where(np.isfinite(table), table, 0.0).sum(axis=0))
@@ -299,14 +309,15 @@ def _digest_samples(files: Mapping[str, Path]) -> dict[str, Any]:
     disagreements: dict[str, tuple[int, int]] = {}
     for task, path in files.items():
         try:
-            table = pq.read_table(path, columns=["response_tokens", "published", "audited"])
+            # `read_table` is made for folders of files: its threads and set-up take longer than reading a small one.
+            table = pq.ParquetFile(path).read(columns=["response_tokens", "published", "audited"], use_threads=False)
+            lengths = np.nan_to_num(np.asarray(table["response_tokens"].to_numpy(), dtype=np.float64))
+            right = {g: np.asarray(table[g].to_numpy() == "right", dtype=bool) for g in by_grader}
         except Exception as error:  # pyarrow raises many kinds for a damaged file
             raise UserError(
                 f"{path}: not a readable sample file ({type(error).__name__}); restore it, or delete the record and "
                 "run the cell again"
             ) from error
-        lengths = np.nan_to_num(np.asarray(table["response_tokens"].to_numpy(), dtype=np.float64))
-        right = {g: np.array([v == "right" for v in table[g].to_pylist()], dtype=bool) for g in by_grader}
         disagreements[task] = (
             int((right["published"] & ~right["audited"]).sum()),
             int((right["audited"] & ~right["published"]).sum()),

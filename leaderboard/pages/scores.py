@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
+
 from leaderboard import published, tables
 from leaderboard.charts import clean, number
 from leaderboard.pages.addresses import Addresses
@@ -64,13 +66,19 @@ def make_view(board: Board, addresses: Addresses) -> BoardView:
     """All tables of a board, from the records."""
     samples = [t.sampling.samples_per_problem for run in board.runs for t in run.record.evaluation.values()]
     k = min(samples, default=1)
+    pairs = tables.comparisons(board.results)
     frames: dict[str, dict[tuple[str, int], dict[str, dict[str, Any]]]] = {}
     blocks: dict[str, dict[tuple[int, str], list[dict[str, Any]]]] = {}
     for view in VIEWS if samples else ():
         grader, measure = view.split("-")
         if measure == "k" and k == 1:
             continue
-        frame = tables.heldout(board.results, grader=grader, k=1 if measure == "1" else k)  # type: ignore[arg-type]
+        frame = tables.heldout(
+            board.results,
+            grader=grader,  # type: ignore[arg-type]
+            k=1 if measure == "1" else k,
+            pairs=pairs if view == VIEWS[0] else None,
+        )
         by_arm = frames.setdefault(view, {})
         by_block = blocks.setdefault(view, {})
         for row in as_rows(frame):
@@ -86,15 +94,15 @@ def make_view(board: Board, addresses: Addresses) -> BoardView:
         _check(board, frames.get(VIEWS[0], {}), addresses),
         short,
         BoardScores(frames),
-        _comparisons(board),
+        _comparisons(pairs),
         k,
     )
 
 
-def _comparisons(board: Board) -> dict[tuple[str, str], list[dict[str, Any]]]:
+def _comparisons(pairs: pd.DataFrame) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """Pair in the order of the pages -> rows of `leaderboard.tables.comparisons`, the second minus the first."""
     by_pair: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for row in as_rows(tables.comparisons(board.results)):
+    for row in as_rows(pairs):
         if method_sort(row["first"]) < method_sort(row["second"]):
             row |= {
                 "first": row["second"],
