@@ -200,8 +200,9 @@ class _Call:
         self.waiting = deque(range(len(jobs)))
         self.done: queue.SimpleQueue[int | BaseException] = queue.SimpleQueue()
         self.stopped = threading.Event()
-        # The worker's own clock counts processor time; on a busy machine that takes longer.
-        self.patience = 4 * timeout + 10
+        # The worker's own clock counts processor time, of which a busy machine may give it one part in fifty. This
+        # clock is for a worker that is stopped; an answer that takes too long never gets as far.
+        self.patience = 100 * timeout + 60
 
     def serve(self) -> None:
         """Body of a thread: feed one worker after the other until nothing waits."""
