@@ -167,7 +167,7 @@ def _audit(data_dir: Path | None, workers: int | None, timeout: float, as_json: 
     from tasks.datasets import BENCHMARKS, load
     from tasks.grading import audit
 
-    asked = [probe for gold in audit.EXAMPLES for probe in audit.probes("examples", gold)]
+    golds = [("examples", gold) for gold in audit.EXAMPLES]
     left_out: list[str] = []
     for task in BENCHMARKS:
         try:
@@ -175,7 +175,8 @@ def _audit(data_dir: Path | None, workers: int | None, timeout: float, as_json: 
         except UserError as caught:
             left_out.append(str(caught))
             continue
-        asked.extend(probe for problem in problems for probe in audit.probes(task, problem.answer))
+        golds.extend((task, problem.answer) for problem in problems)
+    asked = [probe for gold in golds for probe in (*audit.probes(*gold), *audit.spoiled(*gold))]
     with _bar("grading", len(asked)) as advance:
         grades = audit.run(asked, workers=workers, timeout=timeout, progress=advance)
     rows, forms = audit.rows(asked, grades), audit.forms(asked, grades)
@@ -204,25 +205,38 @@ def _document(
     }
 
 
+def _measures(rows: list[Row]) -> Table:
+    """One line for each set and kind, and one for all: the share of verdicts as expected by each grader."""
+    from tasks.grading.audit import MEASURES
+
+    title = "Verdicts as expected, published / audited, in per cent"
+    table = Table("set", "kind", title=title, title_justify="left")
+    for heading in ("answers", *MEASURES, "errors"):
+        table.add_column(heading, justify="right")
+
+    def add(task: str, kind: str, counted: list[Row]) -> None:
+        cells = []
+        for measure in MEASURES:
+            of = [row for row in counted if row.measure == measure]
+            total = sum(row.probes for row in of)
+            shares = (sum(row.published for row in of), sum(row.audited for row in of))
+            cells.append(" / ".join(f"{100 * share / total:.1f}" for share in shares) if total else "")
+        errors = f"{sum(row.published_errors for row in counted)} / {sum(row.audited_errors for row in counted)}"
+        table.add_row(task, kind, str(sum(row.probes for row in counted)), *cells, errors)
+
+    for task in dict.fromkeys(row.task for row in rows):
+        of_task = [row for row in rows if row.task == task]
+        for kind in dict.fromkeys(row.kind for row in of_task):
+            add(task, kind, [row for row in of_task if row.kind == kind])
+        add(task, "all", of_task)
+        table.add_section()
+    add("all", "all", rows)
+    return table
+
+
 def _print_audit(rows: list[Row], forms: list[FormRow], against: list[tuple[Probe, Any]], left_out: list[str]) -> None:
     console = Console(soft_wrap=True)
-    table = Table("set", "kind", title="Verdicts as expected, in per cent", title_justify="left")
-    for heading in ("answers", "published", "audited", "published errors", "audited errors"):
-        table.add_column(heading, justify="right")
-    for row in rows:
-        table.add_row(
-            row.task,
-            row.kind,
-            str(row.probes),
-            f"{100 * row.published / row.probes:.1f}",
-            f"{100 * row.audited / row.probes:.1f}",
-            str(row.published_errors),
-            str(row.audited_errors),
-        )
-    total = sum(row.probes for row in rows)
-    shares = (sum(row.published for row in rows), sum(row.audited for row in rows))
-    table.add_row("all", "", str(total), *(f"{100 * share / total:.2f}" for share in shares), end_section=True)
-    console.print(table)
+    console.print(_measures(rows))
     missed = Table("kind", "form", "should be", title="What the published grader misses", title_justify="left")
     missed.add_column("of", justify="right")
     missed.add_column("missed", justify="right")

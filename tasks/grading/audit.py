@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from typing import Literal, get_args
 
 from tasks.grading.pool import DEFAULT_TIMEOUT, grade_many
 from tasks.grading.repairs import repaired
@@ -29,6 +30,10 @@ EXAMPLES: tuple[str, ...] = (
 )  # fmt: skip
 
 
+Measure = Literal["own box", "rewritten", "perturbed", "malformed", "unboxed"]
+MEASURES: tuple[Measure, ...] = get_args(Measure)
+
+
 @dataclass(frozen=True)
 class Probe:
     """One answer whose right verdict is known. ``kind``: of the gold; ``form``: how the answer was made."""
@@ -41,17 +46,26 @@ class Probe:
     right: bool
 
     @property
+    def measure(self) -> Measure:
+        """What it measures."""
+        named: dict[str, Measure] = {"own box": "own box", "malformed": "malformed", "unboxed": "unboxed"}
+        return named.get(self.form, "rewritten" if self.right else "perturbed")
+
+    @property
     def response(self) -> str:
-        """A response that ends with the answer in a box."""
-        return f"Working it out step by step gives the result.\n\nThe final answer is $\\boxed{{{self.answer}}}$."
+        """A response that ends with the answer: in a box, in one that is never closed, or in none."""
+        end = {"malformed": f"$\\boxed{{{self.answer}", "unboxed": f"${self.answer}$."}
+        answer = end.get(self.form, f"$\\boxed{{{self.answer}}}$.")
+        return f"Working it out step by step gives the result.\n\nThe final answer is {answer}"
 
 
 @dataclass(frozen=True)
 class Row:
-    """Counts of probes of one set and kind, and how many each grader judges as expected or cannot judge."""
+    """Counts of one measure of one set and kind, and how many each grader judges as expected or cannot judge."""
 
     task: str
     kind: str
+    measure: Measure
     probes: int
     published: int
     audited: int
@@ -100,6 +114,12 @@ def probes(task: str, gold: str) -> list[Probe]:
     return result
 
 
+def spoiled(task: str, gold: str) -> list[Probe]:
+    """The gold in a box that is never closed, and in none. By our rules neither is an answer."""
+    own, *_ = probes(task, gold)
+    return [replace(own, form=form, right=False) for form in ("malformed", "unboxed")]
+
+
 def run(
     asked: list[Probe],
     *,
@@ -118,24 +138,23 @@ def as_expected(probe: Probe, verdict: str) -> bool:
 
 
 def rows(asked: Iterable[Probe], grades: Iterable[Grade]) -> list[Row]:
-    """Counts by set and kind, in the order of first appearance."""
-    counts: dict[tuple[str, str], Counter[str]] = {}
+    """Counts by set, kind and measure, in the order of first appearance."""
+    counts: dict[tuple[str, str, Measure], Counter[str]] = {}
     for probe, grade in zip(asked, grades, strict=True):
-        counter = counts.setdefault((probe.task, probe.kind), Counter())
+        counter = counts.setdefault((probe.task, probe.kind, probe.measure), Counter())
         counter["probes"] += 1
         for name, verdict in (("published", grade.published), ("audited", grade.audited)):
             counter[name] += as_expected(probe, verdict)
             counter[f"{name}_errors"] += verdict == "error"
-    return [
-        Row(task, kind, *(counter[name] for name in Row.__dataclass_fields__ if name not in ("task", "kind")))
-        for (task, kind), counter in counts.items()
-    ]
+    return [Row(*key, *(counter[field.name] for field in fields(Row)[len(key) :])) for key, counter in counts.items()]
 
 
 def forms(asked: Iterable[Probe], grades: Iterable[Grade]) -> list[FormRow]:
-    """Counts by kind and form, those first that the published grader misses most often."""
+    """Counts by kind and form of what stands in a box, those first that the published grader misses most often."""
     counts: dict[tuple[str, str, bool], Counter[str]] = {}
     for probe, grade in zip(asked, grades, strict=True):
+        if probe.measure in ("malformed", "unboxed"):
+            continue
         counter = counts.setdefault((probe.kind, probe.form, probe.right), Counter())
         counter["probes"] += 1
         counter["published"] += as_expected(probe, grade.published)
