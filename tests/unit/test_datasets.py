@@ -185,7 +185,7 @@ def test_a_damaged_line_is_named(toy, tmp_path, line, said):
 def test_unknown_names_say_what_is_known(toy):
     with pytest.raises(UserError, match="unknown data set 'nothing': known are toy"):
         datasets.load("nothing")
-    with pytest.raises(UserError, match="unknown task 'nothing': known are aime25"):
+    with pytest.raises(UserError, match="unknown task 'nothing': known are toy"):
         datasets.evaluation_problems("nothing")
 
 
