@@ -38,7 +38,7 @@ def test_every_cell_is_a_command(tmp_path: Path) -> None:
     for reuse in SMALL.reuse.ratios:
         arguments = training_arguments(SMALL, Cell("small", MODEL, reuse, "grpo", 0), paths)
         assert "--data.apply_chat_template" in arguments
-        assert arguments[arguments.index("--rollout.batch_size") + 1] == str(4 * reuse)
+        assert arguments[arguments.index("--rollout.batch_size") + 1] == str(3 * reuse)
 
 
 class TestModelByFolder:
