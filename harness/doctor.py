@@ -295,7 +295,8 @@ def _data(protocol: Protocol, folder: Path | None) -> Iterator[Check]:
     wanted: dict[str, Callable[[], object]] = {}
     for task in protocol.evaluation.tasks:
         if task not in chain.TINY_TASKS:
-            wanted[task] = lambda name=task: datasets.load(name, folder)  # type: ignore[misc]
+            name = datasets.set_of(task)
+            wanted[name] = lambda name=name: datasets.load(name, folder)  # type: ignore[misc]
     if protocol.data.train != chain.TRAIN_TASK:
         wanted[protocol.data.train] = lambda: datasets.load(protocol.data.train, folder)
     if not wanted:

@@ -44,7 +44,8 @@ def resolve_model(spec: BaseModelSpec, progress: Callable[[int, int], None] | No
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(
             f"model {spec.name}: {spec.source} is neither a folder nor to be had from the hub ({reason}): check the "
-            "name and the network, or fetch it elsewhere and set models.source to its folder"
+            "name and the network, or bring it from elsewhere: the hub's cache (HF_HOME), or its folder, named with "
+            "`--set models.0.source=FOLDER` (open division)"
         ) from error
 
 

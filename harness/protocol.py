@@ -541,6 +541,8 @@ class Protocol(_Part):
     def with_overrides(self, overrides: Mapping[str, Any]) -> Protocol:
         """The protocol with other values, by dotted names: ``{"runtime.engines": 2}``.
 
+        An entry of a list goes by its number, from 0: ``models.0.source``.
+
         A variant that means something else than the protocol of its id is renamed (``tiny.open-1a2b3c4d``), so that
         its runs and records never lie among those of the protocol.
 
@@ -552,13 +554,16 @@ class Protocol(_Part):
             parts = name.split(".")
             place: Any = document
             for index, part in enumerate(parts):
-                if not isinstance(place, dict) or part not in place:
-                    known = sorted(place) if isinstance(place, dict) else []
+                known: list[Any] = sorted(place) if isinstance(place, dict) else []
+                key: Any = part
+                if isinstance(place, list):
+                    known, key = list(range(len(place))), int(part) if part.isdecimal() else part
+                if key not in known:
                     where = ".".join(parts[:index]) or "the protocol"
                     raise UserError(unknown_value("field", part, known, where))
                 if index == len(parts) - 1:
-                    place[part] = value
-                place = place[part]
+                    place[key] = value
+                place = place[key]
         document["id"] = self.base_id
         return _named_apart(_validate(document, f"protocol {self.base_id} as changed"))
 

@@ -35,7 +35,7 @@ from harness.records import (
 )
 from harness.scoring import read_samples, task_result
 from methods.errors import UserError
-from tasks import chain
+from tasks import chain, datasets
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -416,6 +416,7 @@ def _check_claims(one: _Checked, record: Record) -> None:
     if record.division == "closed":
         _check_closed(one, record)
     _check_shape(one, record)
+    _check_subsets(one, record)
     _check_times(one, record)
     if record.provenance.dirty and record.provenance.diff_sha256 is None:
         one.error("provenance.diff_sha256", "a dirty tree needs the digest of its difference")
@@ -451,6 +452,21 @@ def _check_shape(one: _Checked, record: Record) -> None:
     for task, result in record.evaluation.items():
         if task in rows and rows[task] != result.problems:
             one.error(f"evaluation.{task}.problems", f"{result.problems}, but the data set has {rows[task]} rows")
+
+
+def _check_subsets(one: _Checked, record: Record) -> None:
+    """A task that asks a part of a set must have asked the part that its name says, where the set is at hand."""
+    for task in sorted(set(record.evaluation) & set(datasets.subsets())):
+        part = datasets.subsets()[task]
+        try:
+            asked = datasets.evaluation_problems(task)
+        except UserError:
+            one.note(f"evaluation.{task}.problem_ids", f"not compared with {part.of}, which is not in the data folder")
+            continue
+        if record.evaluation[task].problem_ids != [problem.id for problem in asked.problems]:
+            one.error(f"evaluation.{task}.problem_ids", f"are not the first {part.problems} of {part.of} by id")
+        if any(data.digest != asked.digest for data in record.data if data.name == task):
+            one.error(f"data.{task}.digest", f"is not that of the first {part.problems} of {part.of} by id")
 
 
 def _check_times(one: _Checked, record: Record) -> None:

@@ -47,9 +47,12 @@ TASK_TITLES = {
     "olympiadbench": "OlympiadBench",
     "minerva_math": "Minerva Math",
     "math500": "MATH-500",
+    "gsm8k_test": "GSM8K",
+    "gsm8k_test_first100": "GSM8K (100 of 1,319)",
+    "math500_first100": "MATH-500 (100 of 500)",
 }
 METHOD_ORDER = ("base", "grpo", "gspo", "vespo", "respo")
-SMALL = ("tiny", "smoke")
+SMALL = ("tiny", "smoke", "small")
 BASE = tables.BASE
 
 

@@ -96,7 +96,7 @@ def macro_average(record: Record, tasks: Sequence[str], grader: str) -> float | 
 
 def board_label(board: Board) -> str:
     """A board in one line, marked when it is small."""
-    mark = "tiny results · " if board.small else ""
+    mark = "small-scale results · " if board.small else ""
     return f"{mark}{board.title}, protocol {board.protocol} version {board.version}"
 
 

@@ -181,13 +181,17 @@ def list_tasks(as_json: Json = False) -> None:
 
     facts: list[dict[str, Any]] = []
     for task in datasets.evaluation_tasks():
-        described = datasets.manifest().get(task)
+        described = datasets.manifest().get(datasets.set_of(task))
+        title = described.title if described else f"sum of {task.removeprefix('tiny_sum')} digits modulo 10"
+        problems = described.rows if described else chain.HELD_OUT_PROBLEMS
+        if part := datasets.subsets().get(task):
+            title, problems = f"{title}, the first {part.problems} of {problems} by id", part.problems
         facts.append(
             {
                 "task": task,
                 "lm_eval": f"reuse_{task}",
-                "title": described.title if described else f"sum of {task.removeprefix('tiny_sum')} digits modulo 10",
-                "problems": described.rows if described else chain.HELD_OUT_PROBLEMS,
+                "title": title,
+                "problems": problems,
                 "source": described.hub.repository if described else "generated",
             }
         )

@@ -13,7 +13,7 @@ import pytest
 
 from harness.evaluation import TaskPlan
 from harness.scoring import pass_at_1, read_samples, write_samples
-from tasks import datasets
+from tasks import chain, datasets
 
 pytestmark = [
     pytest.mark.skipif(find_spec("lm_eval") is None, reason="lm-eval is not installed"),
@@ -133,7 +133,7 @@ def test_lm_eval_finds_our_tasks_and_groups_by_their_folder():
     names = {f"reuse_{task}" for task in datasets.evaluation_tasks()} | {"reuse_math", "reuse_tiny"}
     assert set(manager.all_tasks) == names
     loaded = manager.load(["reuse_math", "reuse_tiny"])["tasks"]
-    assert list(loaded) == [f"reuse_{task}" for task in datasets.evaluation_tasks()]
+    assert list(loaded) == [f"reuse_{task}" for task in (*datasets.BENCHMARKS, *chain.TINY_TASKS)]
 
 
 def test_no_task_of_lm_eval_has_our_prefix():

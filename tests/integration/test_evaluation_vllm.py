@@ -22,6 +22,7 @@ from harness.records import file_ref
 from harness.scoring import COLUMNS, PROMPT_COLUMN, pass_at_1, read_samples, task_result
 from methods.errors import UserError
 from tasks import datasets
+from tests import chat_model
 
 pytestmark = [
     pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed"),
@@ -42,25 +43,10 @@ SEED, LIMIT, TOTAL = 5, 2, 6 * 2 * 3
 def model(tmp_path_factory) -> Path:
     """A random Qwen3 with bytes as tokens, tied embeddings and a chat template."""
     torch = pytest.importorskip("torch")
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+    from transformers import Qwen3Config, Qwen3ForCausalLM
 
     folder = tmp_path_factory.mktemp("model")
-    symbols = ["<pad>", "<eos>", "<|im_start|>", "<|im_end|>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
-    tokenizer = Tokenizer(models.BPE(vocab={symbol: index for index, symbol in enumerate(symbols)}, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    template = (
-        "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
-        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-    )
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token="<pad>",
-        eos_token="<eos>",
-        additional_special_tokens=symbols[2:4],
-        chat_template=template,
-    ).save_pretrained(folder)
+    chat_model.save_tokenizer(folder)
     config = Qwen3Config(
         vocab_size=320,
         hidden_size=64,
@@ -123,7 +109,8 @@ def test_samples_hold_everything(continued):
         for row in samples.itertuples():
             problem = next(one for one in problems if one.id == row.problem_id)
             content = PROMPT.replace("{problem}", problem.problem)
-            assert row.prompt == f"<|im_start|>user\n{content}<|im_end|>\n<|im_start|>assistant\n"
+            turn = f"<|im_start|>user\n{content}<|im_end|>\n<|im_start|>assistant\n"
+            assert row.prompt == f"<|im_start|>system\nYou are helpful.<|im_end|>\n{turn}"
             assert row.prompt_sha256 == hashlib.sha256(row.prompt.encode()).hexdigest()
             assert row.seed == request_seed(SEED, plan.task, problem.id, row.sample)
             assert (row.finish_reason == "length") == (row.response_tokens == plan.max_tokens)

@@ -28,7 +28,7 @@ PATHS = TrainingPaths(
 )
 PAPER = [(name, cell) for name in ("qwen3-1.7b", "qwen3-30b-a3b") for cell in cells(load_protocol(name))]
 PAPER_FIRST = (load_protocol(PAPER[0][0]), PAPER[0][1])
-ALL = PAPER + [(name, cell) for name in ("smoke", "tiny") for cell in cells(load_protocol(name), seeds=[0])]
+ALL = PAPER + [(name, cell) for name in ("small", "smoke", "tiny") for cell in cells(load_protocol(name), seeds=[0])]
 
 
 def installed(part: str) -> Path:

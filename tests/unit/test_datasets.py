@@ -61,9 +61,10 @@ def write(path: Path, rows) -> Path:
 # The manifest
 
 
-def test_manifest_describes_the_six_and_three_training_sets():
+def test_manifest_describes_the_six_another_and_three_training_sets():
     entries = datasets.manifest()
-    assert tuple(name for name, one in entries.items() if one.role == "evaluation") == datasets.BENCHMARKS
+    held_out = tuple(name for name, one in entries.items() if one.role == "evaluation")
+    assert held_out == (*datasets.BENCHMARKS, "gsm8k_test")
     assert [name for name, one in entries.items() if one.role == "train"] == ["dapo_math_17k", "gsm8k", "math_train"]
     assert [entries[name].rows for name in datasets.BENCHMARKS] == [30, 30, 40, 674, 272, 500]
     for one in entries.values():
@@ -184,7 +185,7 @@ def test_a_damaged_line_is_named(toy, tmp_path, line, said):
 def test_unknown_names_say_what_is_known(toy):
     with pytest.raises(UserError, match="unknown data set 'nothing': known are toy"):
         datasets.load("nothing")
-    with pytest.raises(UserError, match="unknown task 'nothing': known are aime25"):
+    with pytest.raises(UserError, match="unknown task 'nothing': known are toy"):
         datasets.evaluation_problems("nothing")
 
 
@@ -200,6 +201,40 @@ def test_the_data_folder_is_the_given_one_then_the_variable_then_the_cache(monke
 def test_generated_tasks_need_no_data():
     for task in chain.TINY_TASKS:
         assert len(datasets.evaluation_problems(task).problems) == chain.HELD_OUT_PROBLEMS
+
+
+def test_a_part_of_a_set_is_its_first_problems_by_id_and_says_so(toy, monkeypatch, tmp_path):
+    monkeypatch.setattr(datasets, "subsets", lambda: {"toy_first2": datasets.Subset("toy", 2)})
+    whole = datasets.load("toy", write(tmp_path / "toy.jsonl", ROWS).parent)
+    part = datasets.evaluation_problems("toy_first2", tmp_path)
+    assert part.problems == whole.problems[:2]
+    assert part.name == "toy_first2"
+    assert part.source.endswith(": the first 2 of 3 problems by id")
+    assert part.digest == datasets.digest(whole.problems[:2], integers=True) != whole.digest
+    write(tmp_path / "toy.jsonl", ROWS[::-1])
+    assert datasets.evaluation_problems("toy_first2", tmp_path) == part
+    with pytest.raises(UserError, match="that of toy, 2 problems instead of 3"):
+        datasets.evaluation_problems("toy_first2", write(tmp_path / "toy.jsonl", ROWS[:2]).parent)
+
+
+def test_parts_name_sets_and_their_sizes():
+    for name, part in datasets.subsets().items():
+        assert name == f"{part.of}_first{part.problems}"
+        assert datasets.entry(part.of).role == "evaluation"
+        assert part.problems < (datasets.entry(part.of).rows or 0)
+
+
+def test_without_a_digest_the_count_decides(toy, tmp_path):
+    toy(digest=None)
+    source = write(tmp_path / "copy.jsonl", ROWS[:2])
+    with pytest.raises(UserError, match="2 problems instead of 3"):
+        fetch.import_file(source, "toy", tmp_path)
+    with pytest.raises(UserError, match="2 problems instead of 3"):
+        datasets.load("toy", write(tmp_path / "toy.jsonl", ROWS[:2]).parent)
+    accept = datasets.digest(PROBLEMS[:2], integers=True)
+    fetch.import_file(source, "toy", tmp_path, accept=accept)
+    assert datasets.load("toy", tmp_path).deviates
+    assert fetch.verify("toy", tmp_path).state == "accepted"
 
 
 def test_training_problems(toy, tmp_path):

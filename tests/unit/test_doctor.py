@@ -54,7 +54,7 @@ def test_tiny_needs_neither_gpus_nor_data_nor_hub() -> None:
     assert {found[name] for name in ("GPUs", "data", "hub")} == {"ok"}
 
 
-@pytest.mark.parametrize("protocol", ["tiny", "qwen3-1.7b", "qwen3-30b-a3b"])
+@pytest.mark.parametrize("protocol", ["tiny", "small", "qwen3-1.7b", "qwen3-30b-a3b"])
 def test_every_problem_says_what_it_means_and_how_to_mend_it(protocol: str) -> None:
     for check in examine(load_protocol(protocol), offline=True):
         assert check.found

@@ -29,8 +29,11 @@ def invoke(*words: str, code: int = 0) -> str:
 
 def test_list_tasks():
     rows = json.loads(invoke("list", "tasks", "--json"))
-    assert [row["task"] for row in rows] == [*datasets.BENCHMARKS, *chain.TINY_TASKS]
+    assert [row["task"] for row in rows] == [*datasets.BENCHMARKS, "gsm8k_test", *datasets.subsets(), *chain.TINY_TASKS]
     assert sum(row["problems"] for row in rows[:6]) == 1546
+    (part,) = (row for row in rows if row["task"] == "math500_first100")
+    assert part["problems"] == 100
+    assert part["title"] == "MATH-500, the first 100 of 500 by id"
     assert "olympiadbench" in invoke("list", "tasks")
 
 

@@ -160,7 +160,7 @@ def test_the_control_differs_from_tiny_in_its_reward_only() -> None:
 
 
 def test_shipped_protocols() -> None:
-    assert available() == ["qwen3-1.7b", "qwen3-30b-a3b", "smoke", "tiny", "tiny-random-reward"]
+    assert available() == ["qwen3-1.7b", "qwen3-30b-a3b", "small", "smoke", "tiny", "tiny-random-reward"]
     tiny = load_protocol("tiny")
     assert (tiny.update.prompts_per_update, tiny.rollout.responses_per_prompt, tiny.update.updates) == (8, 8, 256)
     assert tiny.optimiser.learning_rate == 3e-4
@@ -168,16 +168,17 @@ def test_shipped_protocols() -> None:
     assert load_protocol("smoke").reuse.ratios == [2, 4]
 
 
-@pytest.mark.parametrize("name", ["qwen3-1.7b", "qwen3-30b-a3b", "smoke", "tiny"])
+@pytest.mark.parametrize("name", ["qwen3-1.7b", "qwen3-30b-a3b", "small", "smoke", "tiny"])
 def test_methods_are_installed_and_their_defaults_are_those_of_the_protocol(name: str) -> None:
     for method, hyperparameters in load_protocol(name).methods.hyperparameters.items():
         assert method in installed_methods()
         assert get(method)().hyperparameters == hyperparameters
 
 
-@pytest.mark.parametrize("name", ["qwen3-1.7b", "qwen3-30b-a3b", "smoke", "tiny"])
+@pytest.mark.parametrize("name", ["qwen3-1.7b", "qwen3-30b-a3b", "small", "smoke", "tiny"])
 def test_tasks_and_training_sets_exist_with_the_stated_counts(name: str) -> None:
     from tasks import chain
+    from tasks.datasets import subsets
 
     train = load_protocol(name).data.train
     sets = yaml.safe_load((resources.files("tasks") / "manifest.yaml").read_text(encoding="utf-8"))["sets"]
@@ -185,6 +186,8 @@ def test_tasks_and_training_sets_exist_with_the_stated_counts(name: str) -> None
     for task, spec in load_protocol(name).evaluation.tasks.items():
         if task in chain.TINY_TASKS:
             assert spec.problems <= len(chain.held_out_problems(task))
+        elif part := subsets().get(task):
+            assert part.problems == spec.problems < sets[part.of]["rows"]
         else:
             assert sets[task]["rows"] == spec.problems
 
@@ -355,7 +358,16 @@ class TestWrongFiles:
             load_protocol(path)
 
     @pytest.mark.parametrize(
-        ("name", "value"), [("rollout.heat", 1), ("rollout.temperature.x", 1), ("nothing", 1), ("rollout.top_p", 2)]
+        ("name", "value"),
+        [
+            ("rollout.heat", 1),
+            ("rollout.temperature.x", 1),
+            ("nothing", 1),
+            ("rollout.top_p", 2),
+            ("models.1.source", "x"),
+            ("models.source", "x"),
+            ("models.-1.source", "x"),
+        ],
     )
     def test_wrong_override(self, name: str, value: object) -> None:
         with pytest.raises(UserError):
