@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -53,7 +53,10 @@ def join_step() -> None:
     """
     path = os.environ.get(VARIABLE)
     if path:
-        _kept.append(_lock(Path(path)))
+        stream = _lock(Path(path))
+        stream.write(f"{socket.gethostname()} {os.getpid()} {_started(os.getpid())}\n")
+        stream.flush()
+        _kept.append(stream)
 
 
 @contextmanager
@@ -77,9 +80,16 @@ def _lock(path: Path) -> IO[str]:
     fcntl.flock(stream, fcntl.LOCK_SH)
     if not path.exists() or not os.path.samestat(path.stat(), os.fstat(stream.fileno())):
         raise over
-    stream.write(f"{socket.gethostname()} {os.getpid()}\n")
-    stream.flush()
     return stream
+
+
+def _started(pid: int) -> str | None:
+    """When a process of this machine was started, in the kernel's ticks: numbers of processes are used again."""
+    try:
+        _, _, rest = Path("/proc", str(pid), "stat").read_text().rpartition(")")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return rest.split()[19]
 
 
 # In the driver --------------------------------------------------------------------------------------------------
@@ -111,12 +121,25 @@ def lingering(runs: Path) -> list[Path]:
     return [path for path in sorted((runs / FOLDER).glob("*")) if not is_over(path)]
 
 
-def processes_of(path: Path) -> str:
-    """Host and number of the step's processes, as far as is known here, for a person to look at."""
+def processes_of(path: Path) -> list[tuple[str, int]]:
+    """Host and number of the processes that have joined the step; without those that have ended on this machine."""
     here = socket.gethostname()
     found = []
     for line in path.read_text().splitlines() if path.exists() else []:
-        host, _, pid = line.partition(" ")
-        if host != here or Path("/proc", pid).exists():
-            found.append(f"process {pid} on {host}")
-    return ", ".join(found) or "unknown processes"
+        host, pid, started = line.split()
+        if host != here or _started(int(pid)) == started:
+            found.append((host, int(pid)))
+    return found
+
+
+def end_processes(path: Path) -> None:
+    """Kill those that are on this machine."""
+    for host, pid in processes_of(path):
+        if host == socket.gethostname():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def said(path: Path) -> str:
+    """The processes of a step, for a person to look at."""
+    return ", ".join(f"process {pid} on {host}" for host, pid in processes_of(path)) or "an unknown process"

@@ -19,16 +19,18 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from io import RawIOBase
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from harness import lifetime, plan, runner, training
 from harness.fork_server import worker_runtime_env
 from harness.openrlhf.placement import VARIABLE, Reservation
 from harness.protocol import Runtime
 from harness.queueing import Job, Need, Nodes, Queue, Stage
+from harness.ray_cluster import gpus_by_node
 from harness.run_directory import now
 from harness.runner import CellJob
 from methods.errors import UserError
@@ -54,7 +56,7 @@ COOL_DOWN_SECONDS = 20.0
 GRACE_SECONDS = 30.0
 """How long interrupted steps have to leave their state in order."""
 LINGER_SECONDS = 20.0
-"""How long the processes of a step may outlive it before that is told."""
+"""How long the processes of a step may outlive it before they are killed."""
 FORMER_SECONDS = 120.0
 """How long a driver waits for what an earlier one has left."""
 MAX_ATTEMPTS = 10
@@ -168,7 +170,7 @@ def run_grid(
         UserError: a cell can never fit, another driver works in ``runs``, or a node does not see it.
         KeyboardInterrupt: interrupted, or stopped with `request_stop`; the same call continues.
     """
-    with driver_lock(runs), (runs / JOURNAL).open("a", encoding="utf-8") as journal:
+    with driver_lock(runs), (runs / JOURNAL).open("ab", buffering=0) as journal:
         return _Driver(items, ray_address, runs, journal, listener, tick, retry_seconds).run()
 
 
@@ -178,7 +180,7 @@ class _Driver:
         items: Sequence[Item],
         ray_address: str,
         runs: Path,
-        journal: IO[str],
+        journal: RawIOBase,
         listener: Listener | None,
         tick: Callable[[], None] | None,
         retry_seconds: float,
@@ -231,22 +233,16 @@ class _Driver:
 
     def _tell(self, event: Event, identity: str, word: str = "", **facts: object) -> None:
         line = {"time": now(), "event": event, "id": identity, "word": word, **facts}
-        self.journal.write(json.dumps(line) + "\n")
-        self.journal.flush()
+        with suppress(OSError):  # a full disk ends the cells that need it, each with its sentence, not the driver
+            self.journal.write(f"{json.dumps(line)}\n".encode())
         if self.listener:
             self.listener(event, identity, word)
 
     def _see_nodes(self, first: bool = False) -> None:
-        import ray
-
         if not first and time.monotonic() - self.looked < LOOK_SECONDS:
             return
         self.looked = time.monotonic()
-        alive = {
-            node["NodeID"]: int(node["Resources"].get("GPU", 0))
-            for node in ray.nodes()
-            if node["Alive"] and node["Resources"].get("GPU", 0) >= 1
-        }
+        alive = gpus_by_node()
         for node in [node for node in self.nodes.capacity if node not in alive]:
             self.nodes.remove(node)
             self._tell("node down", node)
@@ -318,8 +314,9 @@ class _Driver:
                 self.leaving.remove(one)
                 self.nodes.give_back(one.job.need, one.nodes)
             elif time.monotonic() - one.started > LINGER_SECONDS and one.group:
-                self._tell("still there", one.job.id, lifetime.processes_of(one.file), nodes=one.nodes)
-                self.leaving[self.leaving.index(one)] = replace(one, group=None)  # told once
+                self._tell("still there", one.job.id, lifetime.said(one.file), nodes=one.nodes)
+                _kill(one.file, one.nodes)
+                self.leaving[self.leaving.index(one)] = replace(one, group=None)  # once
 
     def _let_former_end(self) -> None:
         """Wait for the processes that a dead driver has left: Ray counts their GPUs as free already.
@@ -327,13 +324,18 @@ class _Driver:
         Raises:
             UserError: they do not end.
         """
-        deadline = time.monotonic() + FORMER_SECONDS
+        started, killed = time.monotonic(), False
         while left := lifetime.lingering(self.runs):
-            if time.monotonic() > deadline:
+            waited = time.monotonic() - started
+            if waited > FORMER_SECONDS:
                 raise UserError(
-                    f"{self.runs}: {lifetime.processes_of(left[0])} of an earlier run may still use GPUs: end them, "
-                    "and give the same command again"
+                    f"{self.runs}: {lifetime.said(left[0])} of an earlier run may still use GPUs: end it, and give the "
+                    "same command again"
                 )
+            if waited > LINGER_SECONDS and not killed:
+                killed = True
+                for file in left:
+                    _kill(file, list(self.nodes.capacity))
             time.sleep(POLL_SECONDS / 10)
 
     def _ended(self, one: _Running) -> None:
@@ -359,12 +361,14 @@ class _Driver:
         failures = self.failures[work.id]
         if failures.add(reason, work.updates(), "machine" if kind == "machine" else "work") or hopeless:
             self._tell("given up", work.id, reason, stage=one.job.stage)
-            work.give_up(reason)
+            with suppress(OSError):
+                work.give_up(reason)
             self.endings[work.id] = "failed"
             return
         pause = self.retry_seconds * 2 ** (len(failures.seen) - 1)
         self._tell("retried", work.id, reason, stage=one.job.stage, updates=work.updates())
-        work.wait_again(reason)
+        with suppress(OSError):
+            work.wait_again(reason)
         stage: Stage = "evaluation" if work.is_trained() else "training"
         self.later.append((time.monotonic() + pause, one.item.job(stage)))
 
@@ -474,6 +478,16 @@ def _remove(group: Any) -> None:
     from ray.util.placement_group import remove_placement_group
 
     remove_placement_group(group)
+
+
+def _kill(file: Path, nodes: Iterable[str]) -> None:
+    """Kill what is left of a step on these nodes, without waiting for it."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    end = ray.remote(num_cpus=0)(lifetime.end_processes)
+    for node in nodes:
+        end.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True)).remote(file)
 
 
 def _is_granted(group: Any) -> bool:

@@ -91,7 +91,7 @@ def drop_incomplete_checkpoints(run: RunDirectory) -> None:
         return
     for one in folder.glob("global_step*"):
         if one.name != complete:
-            shutil.rmtree(one)
+            shutil.rmtree(one, ignore_errors=True)
 
 
 def training_problems(name: str) -> list[dict[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -47,9 +48,13 @@ def test_a_step_is_over_when_its_last_process_is_killed(tmp_path: Path) -> None:
         assert process.stdout.readline() == "joined\n"
     assert lifetime.VARIABLE not in os.environ
     assert lifetime.lingering(tmp_path) == [path]  # the block has ended, the process has not
-    assert f"process {process.pid} on " in lifetime.processes_of(path)
-    process.kill()
-    process.communicate()
+    assert [pid for _, pid in lifetime.processes_of(path)] == [process.pid]
+    assert f"process {process.pid} on " in lifetime.said(path)
+    lifetime.end_processes(path)
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    assert lifetime.processes_of(path) == []
+    assert lifetime.said(path) == "an unknown process"
     assert lifetime.is_over(path)
     assert lifetime.lingering(tmp_path) == []
     assert not path.exists()
@@ -80,8 +85,7 @@ def test_a_group_ends_with_the_parent_of_its_leader(tmp_path: Path) -> None:
         "print(os.getpid(), inner.pid, flush=True); inner.wait()\n"
     )
     parent = python(
-        "import subprocess, sys\n"
-        f"subprocess.Popen([sys.executable, '-c', {leader!r}], start_new_session=True).wait()\n"
+        f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', {leader!r}], start_new_session=True).wait()\n"
     )
     assert parent.stdout
     pids = parent.stdout.readline().split()
