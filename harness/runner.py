@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -185,7 +186,7 @@ def _evaluate(job: CellJob, report: Report | None) -> dict[str, Path]:
 @contextmanager
 def _step(job: CellJob, during: CellStatus, after: CellStatus) -> Iterator[dict[str, Any]]:
     """Keep the state true around a step, however the step ends. Yields facts of a training attempt to fill in."""
-    state = _state(job)
+    state = _with_killed_attempt(job, _state(job))
     started, clock = now(), time.monotonic()
     at = training.resume_point(job.run, job.cell)
     attempt: dict[str, Any] = {"outcome": "completed", "reason": None}
@@ -234,6 +235,24 @@ def _step(job: CellJob, during: CellStatus, after: CellStatus) -> Iterator[dict[
         except OSError:
             if status != "failed":  # otherwise the disk may be full, and what has failed is said already
                 raise
+
+
+def _with_killed_attempt(job: CellJob, state: CellState) -> CellState:
+    """The state with an attempt that could not write itself down, because its process was killed."""
+    if state.status != "training" or state.began is None:
+        return state
+    updates, began = job.run.read_updates(), datetime.fromisoformat(state.began).timestamp()
+    seconds = max(0.0, job.run.updates.stat().st_mtime - began) if updates else 0.0  # at least so many
+    attempt = Attempt(
+        started=state.began,
+        ended=None,
+        first_update=state.began_at_update + 1,
+        last_update=len(updates),
+        outcome="interrupted",
+        reason="its process was killed",
+    )
+    changes = {"attempts": [*state.attempts, attempt], "training_seconds": state.training_seconds + seconds}
+    return state.model_copy(update=changes)
 
 
 def record_failure(job: CellJob) -> Record | None:

@@ -138,9 +138,9 @@ def test_killed_twice_and_left_alone_come_to_the_same(left_alone: Command, tmp_p
 
     state = killed.run.read_state()
     assert state
-    # An attempt whose driver was killed cannot write itself down.
     assert [(one.outcome, one.first_update) for one in state.attempts] == [
         ("failed", 1),
+        ("interrupted", 1),
         ("completed", 1 + 2 * int(at.removeprefix("global_step"))),
     ]
 

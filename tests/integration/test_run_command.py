@@ -124,8 +124,9 @@ def test_the_same_command_continues_and_records(folder: Path) -> None:
     record = read_record(path)
     assert record.status == "done"
     assert record.division == "open"
-    assert [attempt.outcome for attempt in record.attempts] == ["interrupted", "completed"]
-    resumed_at = record.attempts[1].first_update
+    assert [attempt.outcome for attempt in record.attempts] == ["interrupted", "interrupted", "completed"]
+    assert (record.attempts[1].ended, record.attempts[1].reason) == (None, "its process was killed")
+    resumed_at = record.attempts[2].first_update
     assert 1 < resumed_at <= len(before) + 1
     assert (resumed_at - 1) % 4 == 0
     # What was before the save point was not trained again.
@@ -142,7 +143,7 @@ def test_given_once_more_it_does_nothing(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     state = the_run(folder).read_state()
     assert state is not None
-    assert len(state.attempts) == 2
+    assert len(state.attempts) == 3
 
 
 def test_the_record_verifies_and_has_a_page(folder: Path) -> None:
