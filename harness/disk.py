@@ -57,7 +57,7 @@ def _size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def full_disk(error: BaseException, folder: Path, again: str) -> UserError | None:
+def full_disk(error: BaseException, folder: Path) -> UserError | None:
     """The sentence to say when a full disk is the reason of an error; None when it is not.
 
     The error may come from another process, whose log may have had no room either: what is free now counts as well.
@@ -65,7 +65,6 @@ def full_disk(error: BaseException, folder: Path, again: str) -> UserError | Non
     Args:
         error: what has happened.
         folder: where the step writes.
-        again: what to do when there is room.
     """
     said = _SAID.search(str(error))
     where: Path | str | None = None
@@ -77,4 +76,4 @@ def full_disk(error: BaseException, folder: Path, again: str) -> UserError | Non
         where = said.group(1) or f"{folder} or {tempfile.gettempdir()}"
     if where is None:
         return None
-    return UserError(f"{where}: the disk is full: make room, and {again}")
+    return UserError(f"{where}: the disk is full: make room, and give the same command again, which continues")

@@ -201,7 +201,7 @@ def _step(job: CellJob, during: CellStatus, after: CellStatus) -> Iterator[dict[
         status, attempt["outcome"], attempt["reason"] = "interrupted", "interrupted", "stopped by its user"
         raise
     except BaseException as error:
-        full = full_disk(error, job.run.root, again="give the same command again, which continues")
+        full = full_disk(error, job.run.root)
         if full:
             training.drop_incomplete_checkpoints(job.run)  # of no use, and the state needs a place too
         known = isinstance(error, TrainingError | EvaluationError | UserError)

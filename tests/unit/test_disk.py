@@ -108,7 +108,7 @@ def test_another_failure_is_not_taken_for_it(tmp_path: Path, monkeypatch: pytest
     ],
 )
 def test_the_log_says_which_disk(said: str, where: str, tmp_path: Path) -> None:
-    found = disk.full_disk(training.TrainingError(said), tmp_path, "again")
+    found = disk.full_disk(training.TrainingError(said), tmp_path)
     assert found
     assert where in str(found).partition(": the disk is full")[0]
 
