@@ -19,6 +19,8 @@ from reuse_bench.commands.options import Choice, Json, with_choice
 from reuse_bench.commands.runs import jobs_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from harness.run_directory import CellState
     from harness.runner import CellJob
 
@@ -46,7 +48,10 @@ def status(
     console = Console()
     if not watch:
         facts = list(map(cell_facts, jobs))
-        typer.echo(json.dumps(facts, indent=1)) if as_json else console.print(table(facts))
+        if as_json:
+            typer.echo(json.dumps(facts, indent=1))
+        else:
+            console.print(table(facts))
         return
     try:
         if console.is_terminal and not as_json:
@@ -82,7 +87,7 @@ def cell_facts(job: CellJob) -> dict[str, Any]:
     }
 
 
-def _log(job: CellJob, state: CellState | None) -> Any:
+def _log(job: CellJob, state: CellState | None) -> Path:
     """The log of the latest step."""
     evaluation = job.run.evaluation / "log.txt"
     return evaluation if evaluation.exists() and state and state.status != "training" else job.run.log

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -121,7 +122,7 @@ class Clock:
 
 
 def watch(folder: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock, *options: str) -> list[str]:
-    monkeypatch.setattr(status.time, "sleep", clock.sleep)
+    monkeypatch.setattr(time, "sleep", clock.sleep)
     cells = ["--protocol", "smoke", "--method", "respo", "--reuse", "2", "--seed", "0"]
     places = ["--runs", str(folder / "runs"), "--results", str(folder / "results")]
     done = CliRunner().invoke(app, ["status", "--watch", *cells, *places, *options], catch_exceptions=False)
@@ -165,7 +166,7 @@ def test_a_table_on_a_terminal(job: CellJob, monkeypatch: pytest.MonkeyPatch) ->
     console = Console(width=200, force_terminal=True, record=True, file=io.StringIO())
     write(job, "waiting")
     clock = Clock(lambda: write(job, "done", updates=8), lambda: None)
-    monkeypatch.setattr(status.time, "sleep", clock.sleep)
+    monkeypatch.setattr(time, "sleep", clock.sleep)
     status._draw(console, status._looks([job], 1.0))
     said = console.export_text()
     assert "waiting" in said
