@@ -2,7 +2,8 @@
 
 Run as a script, with the standard library only, so that it starts in a few milliseconds:
 ``python -I -S fork_client.py SOCKET [-m MODULE | -c CODE | SCRIPT] ARGUMENTS...``. The new process gets all open files
-of this one under their numbers. A signal that ends this process ends the other one; the exit code is passed on.
+of this one under their numbers. A signal that ends this process ends the other one, and so does the end of the process
+that started this one; the exit code is passed on.
 `harness.fork_server` is the other side.
 """
 
@@ -16,6 +17,7 @@ import struct
 import sys
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+LOOK_SECONDS = 1.0
 
 
 def _inherited_files() -> list[int]:
@@ -31,6 +33,7 @@ def _inherited_files() -> list[int]:
 
 def main() -> int:
     """Start the process, wait for its end, and return its exit code."""
+    parent = os.getppid()
     address, *arguments = sys.argv[1:]
     files = _inherited_files()
     request = {"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd(), "files": files}
@@ -41,9 +44,15 @@ def main() -> int:
         server.sendall(body)
         for number in FORWARDED:
             signal.signal(number, lambda sent, _: server.sendall(bytes([sent])))
+        server.settimeout(LOOK_SECONDS)
         answer = b""
         while len(answer) < 4:
-            part = server.recv(4 - len(answer))
+            try:
+                part = server.recv(4 - len(answer))
+            except TimeoutError:
+                if os.getppid() != parent:
+                    return 1  # who waits for the process is gone: let go of it, which ends it
+                continue
             if not part:
                 return 1  # the server is gone, and its children with it
             answer += part

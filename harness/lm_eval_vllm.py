@@ -10,10 +10,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
-import signal
 import sys
-import threading
-import time
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.evaluation import TaskPlan, missing_stack, request_seed
+from harness.lifetime import end_with_parent, join_step
 from harness.openrlhf import cpu
 from harness.records import canonical_json, write_atomically
 from harness.scoring import write_samples
@@ -298,25 +296,12 @@ def run_job(job: Mapping[str, Any]) -> None:
     write_atomically(out / "scores.json", canonical_json(scores))
 
 
-def _end_with_parent() -> None:
-    """An engine must not go on for hours when the process that waits for it has been killed.
-
-    This process leads a group of its own (`harness.evaluation`), which holds the engine's and the grader's processes.
-    """
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os.killpg(os.getpid(), signal.SIGKILL)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 def main() -> None:
     """Run the job file named on the command line; a failure is told in ``failure.json`` beside it."""
     path = Path(sys.argv[1])
-    _end_with_parent()
+    # It leads a group of its own (`harness.evaluation`), which holds the engine's and the grader's processes.
+    end_with_parent()
+    join_step()
     try:
         run_job(json.loads(path.read_text()))
     except Exception as error:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from urllib.parse import urlsplit
 
 from harness.fork_server import fork_server
 from harness.provenance import gpus
 from methods.errors import UserError
 
 LOCAL_OBJECT_STORE_BYTES = 1 << 30
+REACH_SECONDS = 5.0
+"""How long a machine may take to answer at all."""
 LOOPBACK = "127.0.0.2"
 """Nothing outside this machine can reach a local Ray. Ray replaces 127.0.0.1 by the machine's outward address."""
 CELL_MEMORY_BYTES = 6 << 30
@@ -66,11 +70,35 @@ def ray_cluster(address: str | None, *, cells_at_once: int = 1, pretend_gpus: in
             ray.shutdown()
 
 
+def gpus_by_node() -> dict[str, int]:
+    """GPUs of each node that is alive and has any, on the Ray that this process is connected to."""
+    import ray
+
+    return {
+        node["NodeID"]: int(node["Resources"].get("GPU", 0))
+        for node in ray.nodes()
+        if node["Alive"] and node["Resources"].get("GPU", 0) >= 1
+    }
+
+
+def _check_reachable(address: str) -> None:
+    """Whether anything listens at ``host:port`` or ``ray://host:port``: Ray itself would try for minutes."""
+    place = urlsplit(address if "://" in address else f"//{address}")
+    try:
+        port = place.port
+    except ValueError as error:
+        raise ConnectionError(str(error)) from error
+    if place.hostname and port:
+        with socket.create_connection((place.hostname, port), timeout=REACH_SECONDS):
+            pass
+
+
 def _connect(address: str | None, cells_at_once: int, pretend_gpus: int) -> None:
     import ray
 
     try:
         if address is not None:
+            _check_reachable(address)
             ray.init(address=address, log_to_driver=False, logging_level="ERROR")
         else:
             ray.init(
@@ -83,9 +111,9 @@ def _connect(address: str | None, cells_at_once: int, pretend_gpus: int) -> None
                 logging_level="ERROR",
                 _node_ip_address=LOOPBACK,
             )
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         where = f"at {address}" if address else "on this machine"
-        reason = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(
             f"no Ray can be used {where} ({reason}): check --address, or leave it out to start a local one"
         ) from error

@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.grid import Cell
 from harness.records import Attempt, canonical_json, write_atomically
 from methods.errors import UserError
+
+TAIL_BYTES = 1 << 16
+LOCK_SECONDS = 1.0
+"""How long a lock is tried: `RunDirectory.is_locked` holds it for a moment too."""
 
 CellStatus = Literal["waiting", "training", "trained", "evaluating", "done", "collapsed", "failed", "interrupted"]
 
@@ -33,6 +39,8 @@ class CellState(BaseModel):
     protocol_digest: str
     status: CellStatus = "waiting"
     detail: str | None = Field(default=None, description="why it failed or collapsed, in one line")
+    began: str | None = Field(default=None, description="when the latest step was started")
+    began_at_update: int = Field(default=0, description="policy updates from which the latest training step started")
     attempts: list[Attempt] = Field(default_factory=list)
     training_seconds: float = 0.0
     evaluation_seconds: float = 0.0
@@ -136,9 +144,26 @@ class RunDirectory:
         if not self.updates.exists():
             return []
         content = self.updates.read_bytes()
-        return [self._update(number, line) for number, line in enumerate(content.split(b"\n")[:-1], start=1)]
+        return [self._update(f"line {number}", line) for number, line in enumerate(content.split(b"\n")[:-1], start=1)]
 
-    def _update(self, number: int, line: bytes) -> dict[str, Any]:
+    def last_update(self) -> dict[str, Any] | None:
+        """The last complete line of the update log, without reading the others; None when there is none.
+
+        Raises:
+            UserError: it is damaged.
+        """
+        if not self.updates.exists():
+            return None
+        with self.updates.open("rb") as stream:
+            end, tail = stream.seek(0, os.SEEK_END), b""
+            while end and tail.count(b"\n") < 2:  # the end of the line before it, and its own
+                start = max(0, end - TAIL_BYTES)
+                stream.seek(start)
+                tail, end = stream.read(end - start) + tail, start
+        lines = tail.split(b"\n")[:-1]
+        return self._update("the last line", lines[-1]) if lines else None
+
+    def _update(self, where: str, line: bytes) -> dict[str, Any]:
         try:
             update = json.loads(line)
         except (ValueError, RecursionError):
@@ -146,10 +171,21 @@ class RunDirectory:
         wanted = {"update": int, "score": int | float | None}
         if not isinstance(update, dict) or any(not isinstance(update.get(key, ""), wanted[key]) for key in wanted):
             raise UserError(
-                f"{self.updates}: line {number} is no update with a number and a score: the log is damaged: delete "
+                f"{self.updates}: {where} is no update with a number and a score: the log is damaged: delete "
                 f"the folder {self.root}, and run the cell again"
             )
         return update
+
+    @property
+    def _lock(self) -> Path:
+        return self.root / ".lock"
+
+    def is_locked(self) -> bool:
+        """Whether a process works on this cell."""
+        if not self._lock.exists():
+            return False
+        with self._lock.open() as stream:
+            return not _try_lock(stream, fcntl.LOCK_SH)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -159,13 +195,21 @@ class RunDirectory:
             UserError: another process holds it.
         """
         self.root.mkdir(parents=True, exist_ok=True)
-        path = self.root / ".lock"
-        with path.open("w") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise UserError(
-                    f"{self.root}: another reuse-bench process is working on this cell; wait for it, or choose "
-                    "another folder with --runs"
-                ) from error
+        with self._lock.open("w") as stream:
+            deadline = time.monotonic() + LOCK_SECONDS
+            while not _try_lock(stream, fcntl.LOCK_EX):
+                if time.monotonic() > deadline:
+                    raise UserError(
+                        f"{self.root}: another reuse-bench process is working on this cell; wait for it, or choose "
+                        "another folder with --runs"
+                    )
+                time.sleep(LOCK_SECONDS / 20)
             yield
+
+
+def _try_lock(stream: IO[str], kind: int) -> bool:
+    try:
+        fcntl.flock(stream, kind | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from harness import evaluation, training
+from harness.disk import full_disk
 from harness.evaluation import EvaluationError
 from harness.grid import Cell
 from harness.models import resolve_model
@@ -151,7 +153,6 @@ def _train(job: CellJob, ray_address: str, report: Report | None) -> TrainingRes
         report(job.cell, "training", 0, total, "starting")
     model = resolve_model(job.protocol.model(job.cell.model))
     with _step(job, "training", "trained") as attempt:
-        attempt["first_update"] = training.resume_point(job.run, job.cell) + 1
         result = training.train_cell(
             job.protocol,
             job.cell,
@@ -185,27 +186,35 @@ def _evaluate(job: CellJob, report: Report | None) -> dict[str, Path]:
 @contextmanager
 def _step(job: CellJob, during: CellStatus, after: CellStatus) -> Iterator[dict[str, Any]]:
     """Keep the state true around a step, however the step ends. Yields facts of a training attempt to fill in."""
-    state = _state(job)
+    state = _with_killed_attempt(job, _state(job))
     started, clock = now(), time.monotonic()
+    at = training.resume_point(job.run, job.cell)
     attempt: dict[str, Any] = {"outcome": "completed", "reason": None}
-    job.run.write_state(state.model_copy(update={"status": during, "detail": None}))
+    running: dict[str, Any] = {"status": during, "detail": None, "began": started, "began_at_update": at}
     status: CellStatus = after
     try:
+        job.run.write_state(state.model_copy(update=running))
         yield attempt
         if attempt["outcome"] == "collapsed":
             status = "collapsed"
     except (KeyboardInterrupt, SystemExit):
         status, attempt["outcome"], attempt["reason"] = "interrupted", "interrupted", "stopped by its user"
         raise
-    except (TrainingError, EvaluationError) as error:
-        status, attempt["outcome"], attempt["reason"] = "failed", "failed", str(error)
-        raise CellFailedError(f"{job.cell.id}: {error}") from error
     except BaseException as error:
-        status, attempt["outcome"], attempt["reason"] = "failed", "failed", f"{type(error).__name__}: {error}"
+        full = full_disk(error, job.run.root)
+        if full:
+            training.drop_incomplete_checkpoints(job.run)  # of no use, and the state needs a place too
+        known = isinstance(error, TrainingError | EvaluationError | UserError)
+        reason = str(full or error) if full or known else f"{type(error).__name__}: {error}"
+        status, attempt["outcome"], attempt["reason"] = "failed", "failed", reason
+        if full:
+            raise full from error
+        if isinstance(error, TrainingError | EvaluationError):
+            raise CellFailedError(f"{job.cell.id}: {error}") from error
         raise
     finally:
         seconds = time.monotonic() - clock
-        changes: dict[str, Any] = {"status": status, "detail": attempt["reason"]}
+        changes: dict[str, Any] = running | {"status": status, "detail": attempt["reason"]}
         if during == "training":
             changes["training_seconds"] = state.training_seconds + seconds
             changes["attempts"] = [
@@ -213,7 +222,7 @@ def _step(job: CellJob, during: CellStatus, after: CellStatus) -> Iterator[dict[
                 Attempt(
                     started=started,
                     ended=now(),
-                    first_update=attempt.get("first_update", 1),
+                    first_update=at + 1,
                     last_update=len(job.run.read_updates()),
                     outcome=attempt["outcome"],
                     reason=attempt["reason"],
@@ -221,7 +230,29 @@ def _step(job: CellJob, during: CellStatus, after: CellStatus) -> Iterator[dict[
             ]
         else:
             changes["evaluation_seconds"] = state.evaluation_seconds + seconds
-        job.run.write_state(state.model_copy(update=changes))
+        try:
+            job.run.write_state(state.model_copy(update=changes))
+        except OSError:
+            if status != "failed":  # otherwise the disk may be full, and what has failed is said already
+                raise
+
+
+def _with_killed_attempt(job: CellJob, state: CellState) -> CellState:
+    """The state with an attempt that could not write itself down, because its process was killed."""
+    if state.status != "training" or state.began is None:
+        return state
+    updates, began = job.run.read_updates(), datetime.fromisoformat(state.began).timestamp()
+    seconds = max(0.0, job.run.updates.stat().st_mtime - began) if updates else 0.0  # at least so many
+    attempt = Attempt(
+        started=state.began,
+        ended=None,
+        first_update=state.began_at_update + 1,
+        last_update=len(updates),
+        outcome="interrupted",
+        reason="its process was killed",
+    )
+    changes = {"attempts": [*state.attempts, attempt], "training_seconds": state.training_seconds + seconds}
+    return state.model_copy(update=changes)
 
 
 def record_failure(job: CellJob) -> Record | None:

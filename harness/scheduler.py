@@ -4,6 +4,7 @@ One driver decides (`harness.queueing`), Ray reserves and runs. For each step of
 placement group takes all of its GPUs at once on nodes that the driver has chosen; the step then runs as a Ray task on
 the first of them, and OpenRLHF is handed the reserved group (`harness.openrlhf.placement`). A group belongs to the
 driver: when the driver dies, Ray removes it and ends what runs inside, so that nothing keeps GPUs or goes on unwatched.
+GPUs are given to the next step when all processes of the one before are gone (`harness.lifetime`).
 
 What a step has done lies in the cell's folder, which all nodes must see. A step that fails is tried again, and
 continues from there; one that fails twice in the same way without getting further is given up, and the others go on.
@@ -18,22 +19,26 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from io import RawIOBase
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
-from harness import plan, runner, training
+from harness import lifetime, plan, runner, training
 from harness.fork_server import worker_runtime_env
 from harness.openrlhf.placement import VARIABLE, Reservation
 from harness.protocol import Runtime
 from harness.queueing import Job, Need, Nodes, Queue, Stage
+from harness.ray_cluster import gpus_by_node
 from harness.run_directory import now
 from harness.runner import CellJob
 from methods.errors import UserError
 
 Ending = Literal["done", "collapsed", "failed"]
-Event = Literal["started", "ended", "retried", "given up", "node up", "node down", "not placed", "interrupted"]
+Event = Literal[
+    "started", "ended", "retried", "given up", "node up", "node down", "not placed", "still there", "interrupted"
+]
 Listener = Callable[[Event, str, str], None]
 """Called with what happened, the cell's or node's id, and a word to it."""
 
@@ -50,6 +55,10 @@ COOL_DOWN_SECONDS = 20.0
 """How long a node is left alone after that, or after it has failed."""
 GRACE_SECONDS = 30.0
 """How long interrupted steps have to leave their state in order."""
+LINGER_SECONDS = 20.0
+"""How long the processes of a step may outlive it before they are killed."""
+FORMER_SECONDS = 120.0
+"""How long a driver waits for what an earlier one has left."""
 MAX_ATTEMPTS = 10
 _CARRIED = re.compile(r"^REUSE_BENCH_(?!PLACEMENT|WORKER)\w+$|^HF_(HOME|HUB_CACHE|HUB_OFFLINE)$|^XDG_CACHE_HOME$")
 """Variables of the driver that the steps need too: where data and models lie. Nothing secret."""
@@ -135,6 +144,7 @@ class _Running:
     nodes: tuple[str, ...]
     group: Any
     started: float
+    file: Path | None = None
 
 
 def run_grid(
@@ -160,7 +170,7 @@ def run_grid(
         UserError: a cell can never fit, another driver works in ``runs``, or a node does not see it.
         KeyboardInterrupt: interrupted, or stopped with `request_stop`; the same call continues.
     """
-    with driver_lock(runs), (runs / JOURNAL).open("a", encoding="utf-8") as journal:
+    with driver_lock(runs), (runs / JOURNAL).open("ab", buffering=0) as journal:
         return _Driver(items, ray_address, runs, journal, listener, tick, retry_seconds).run()
 
 
@@ -170,7 +180,7 @@ class _Driver:
         items: Sequence[Item],
         ray_address: str,
         runs: Path,
-        journal: IO[str],
+        journal: RawIOBase,
         listener: Listener | None,
         tick: Callable[[], None] | None,
         retry_seconds: float,
@@ -187,6 +197,7 @@ class _Driver:
         self.cooling: dict[str, float] = {}
         self.asked: list[_Running] = []
         self.running: dict[Any, _Running] = {}
+        self.leaving: list[_Running] = []
         self.nodes = Nodes({})
         self.looked = 0.0
         self.step = _remote_step()
@@ -202,6 +213,7 @@ class _Driver:
                 self.nodes.check(item.job(stage).need, f"the {stage} of cell {item.work.id}")
             self.queue.add(item.job("evaluation" if item.work.is_trained() else "training"))
         _check_shared(self.runs, list(self.nodes.capacity))
+        self._let_former_end()
         try:
             while len(self.endings) < len(self.items):
                 if (self.runs / STOP_FILE).exists():
@@ -209,6 +221,7 @@ class _Driver:
                 self._see_nodes()
                 self._start()
                 self._collect()
+                self._clear()
                 if self.tick:
                     self.tick()
         except BaseException:
@@ -220,22 +233,16 @@ class _Driver:
 
     def _tell(self, event: Event, identity: str, word: str = "", **facts: object) -> None:
         line = {"time": now(), "event": event, "id": identity, "word": word, **facts}
-        self.journal.write(json.dumps(line) + "\n")
-        self.journal.flush()
+        with suppress(OSError):  # a full disk ends the cells that need it, each with its sentence, not the driver
+            self.journal.write(f"{json.dumps(line)}\n".encode())
         if self.listener:
             self.listener(event, identity, word)
 
     def _see_nodes(self, first: bool = False) -> None:
-        import ray
-
         if not first and time.monotonic() - self.looked < LOOK_SECONDS:
             return
         self.looked = time.monotonic()
-        alive = {
-            node["NodeID"]: int(node["Resources"].get("GPU", 0))
-            for node in ray.nodes()
-            if node["Alive"] and node["Resources"].get("GPU", 0) >= 1
-        }
+        alive = gpus_by_node()
         for node in [node for node in self.nodes.capacity if node not in alive]:
             self.nodes.remove(node)
             self._tell("node down", node)
@@ -251,7 +258,8 @@ class _Driver:
 
     def _start(self) -> None:
         moment = time.monotonic()
-        for entry in [entry for entry in self.later if entry[0] <= moment]:
+        leaving = {one.job.id for one in self.leaving}
+        for entry in [entry for entry in self.later if entry[0] <= moment and entry[1].id not in leaving]:
             self.later.remove(entry)
             self.queue.add(entry[1])
         self.cooling = {node: until for node, until in self.cooling.items() if until > moment}
@@ -261,13 +269,15 @@ class _Driver:
         for one in list(self.asked):
             if _is_granted(one.group):
                 self.asked.remove(one)
-                reference = _submit(self.step, one.item.work, one.job, one.group, one.nodes, self.address)
-                self.running[reference] = replace(one, started=time.monotonic())
+                file = lifetime.new_step(self.runs, one.group.id.hex())
+                reference = _submit(self.step, one.item.work, one.job, one.group, one.nodes, self.address, file)
+                self.running[reference] = replace(one, started=time.monotonic(), file=file)
                 self._tell("started", one.job.id, one.job.stage, nodes=one.nodes, gpus=one.job.need.total)
             elif moment - one.started > RESERVE_SECONDS:
                 # The GPUs are somebody else's, or the node has just died: look elsewhere, and here again later.
                 self.asked.remove(one)
-                self._release(one)
+                _remove(one.group)
+                self.nodes.give_back(one.job.need, one.nodes)
                 self._cool(one.nodes)
                 self.queue.add(one.job)
                 self._tell("not placed", one.job.id, "the GPUs are not to be had", nodes=one.nodes)
@@ -286,20 +296,47 @@ class _Driver:
         ready, _ = ray.wait(list(self.running), num_returns=1, timeout=patience)
         for reference in ready:
             one = self.running.pop(reference)
+            self.leaving.append(replace(one, started=time.monotonic()))
             try:
                 ray.get(reference)
             except BaseException as error:
-                self._release(one)
+                _remove(one.group)
                 self._failed(one, error)
             else:
-                self._release(one)
+                _remove(one.group)
                 self._ended(one)
 
-    def _release(self, one: _Running) -> None:
-        from ray.util.placement_group import remove_placement_group
+    def _clear(self) -> None:
+        """Take back the GPUs of steps that have ended, when their last process is gone."""
+        for one in list(self.leaving):
+            assert one.file
+            if lifetime.is_over(one.file):
+                self.leaving.remove(one)
+                self.nodes.give_back(one.job.need, one.nodes)
+            elif time.monotonic() - one.started > LINGER_SECONDS and one.group:
+                self._tell("still there", one.job.id, lifetime.said(one.file), nodes=one.nodes)
+                _kill(one.file, one.nodes)
+                self.leaving[self.leaving.index(one)] = replace(one, group=None)  # once
 
-        remove_placement_group(one.group)
-        self.nodes.give_back(one.job.need, one.nodes)
+    def _let_former_end(self) -> None:
+        """Wait for the processes that a dead driver has left: Ray counts their GPUs as free already.
+
+        Raises:
+            UserError: they do not end.
+        """
+        started, killed = time.monotonic(), False
+        while left := lifetime.lingering(self.runs):
+            waited = time.monotonic() - started
+            if waited > FORMER_SECONDS:
+                raise UserError(
+                    f"{self.runs}: {lifetime.said(left[0])} of an earlier run may still use GPUs: end it, and give the "
+                    "same command again"
+                )
+            if waited > LINGER_SECONDS and not killed:
+                killed = True
+                for file in left:
+                    _kill(file, list(self.nodes.capacity))
+            time.sleep(POLL_SECONDS / 10)
 
     def _ended(self, one: _Running) -> None:
         seconds = round(time.monotonic() - one.started, 1)
@@ -324,28 +361,29 @@ class _Driver:
         failures = self.failures[work.id]
         if failures.add(reason, work.updates(), "machine" if kind == "machine" else "work") or hopeless:
             self._tell("given up", work.id, reason, stage=one.job.stage)
-            work.give_up(reason)
+            with suppress(OSError):
+                work.give_up(reason)
             self.endings[work.id] = "failed"
             return
         pause = self.retry_seconds * 2 ** (len(failures.seen) - 1)
         self._tell("retried", work.id, reason, stage=one.job.stage, updates=work.updates())
-        work.wait_again(reason)
+        with suppress(OSError):
+            work.wait_again(reason)
         stage: Stage = "evaluation" if work.is_trained() else "training"
         self.later.append((time.monotonic() + pause, one.item.job(stage)))
 
     def _end_all(self) -> None:
         """Let the running steps put their state in order, then take their GPUs away."""
         import ray
-        from ray.util.placement_group import remove_placement_group
 
         for reference in self.running:
             ray.cancel(reference, force=False)
         if self.running:
             ray.wait(list(self.running), num_returns=len(self.running), timeout=GRACE_SECONDS)
         for one in self.asked:
-            remove_placement_group(one.group)
+            _remove(one.group)
         for one in self.running.values():
-            remove_placement_group(one.group)
+            _remove(one.group)
             self._tell("interrupted", one.job.id, one.job.stage)
 
 
@@ -436,6 +474,22 @@ def _reserve(job: Job, nodes: Sequence[str]) -> Any:
     return placement_group(bundles, strategy="PACK", bundle_label_selector=selectors)
 
 
+def _remove(group: Any) -> None:
+    from ray.util.placement_group import remove_placement_group
+
+    remove_placement_group(group)
+
+
+def _kill(file: Path, nodes: Iterable[str]) -> None:
+    """Kill what is left of a step on these nodes, without waiting for it."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    end = ray.remote(num_cpus=0)(lifetime.end_processes)
+    for node in nodes:
+        end.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True)).remote(file)
+
+
 def _is_granted(group: Any) -> bool:
     from ray.util.placement_group import placement_group_table
 
@@ -448,19 +502,20 @@ def _remote_step() -> Any:
     return ray.remote(max_retries=0)(_step)
 
 
-def _step(work: Work, stage: Stage, address: str, reservation: Reservation | None) -> None:
+def _step(work: Work, stage: Stage, address: str, reservation: Reservation | None, file: Path) -> None:
     """In a Ray worker on a node of the cluster: one step of one cell."""
     if reservation is None:
         os.environ.pop(VARIABLE, None)
     else:
         os.environ.update(reservation.to_environment())
-    if stage == "training":
-        work.train(address)
-    else:
-        work.evaluate()
+    with lifetime.step(file):
+        if stage == "training":
+            work.train(address)
+        else:
+            work.evaluate()
 
 
-def _submit(step: Any, work: Work, job: Job, group: Any, nodes: Sequence[str], address: str) -> Any:
+def _submit(step: Any, work: Work, job: Job, group: Any, nodes: Sequence[str], address: str, file: Path) -> Any:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
     # Training only watches OpenRLHF's own processes, which hold the GPUs; it must still see them all.
@@ -476,7 +531,7 @@ def _submit(step: Any, work: Work, job: Job, group: Any, nodes: Sequence[str], a
     if job.stage == "evaluation":
         strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0)
         return step.options(scheduling_strategy=strategy, num_gpus=job.need.gpus, **options).remote(
-            work, job.stage, address, None
+            work, job.stage, address, None, file
         )
     runtime = work.runtime
     reservation = Reservation(
@@ -486,7 +541,7 @@ def _submit(step: Any, work: Work, job: Job, group: Any, nodes: Sequence[str], a
         tensor_parallel=runtime.tensor_parallel,
     )
     strategy = NodeAffinitySchedulingStrategy(nodes[0], soft=False)
-    return step.options(scheduling_strategy=strategy, **options).remote(work, job.stage, address, reservation)
+    return step.options(scheduling_strategy=strategy, **options).remote(work, job.stage, address, reservation, file)
 
 
 def _explain(error: BaseException) -> tuple[Literal["work", "machine", "input", "interrupt"], str]:

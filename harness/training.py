@@ -67,9 +67,31 @@ def read_result(run: RunDirectory) -> TrainingResult:
 
 def resume_point(run: RunDirectory, cell: Cell) -> int:
     """Policy updates in the last complete DeepSpeed checkpoint, from which training would continue; 0 for none."""
+    name = _complete_checkpoint(run)
+    return int(name.removeprefix("global_step")) * cell.reuse if name else 0
+
+
+def _complete_checkpoint(run: RunDirectory) -> str | None:
+    """The name of the last checkpoint that all ranks have written; see `harness.openrlhf.actors`."""
     latest = run.checkpoints / "_actor" / "latest"
-    match = re.fullmatch(r"global_step(\d+)", latest.read_text().strip()) if latest.exists() else None
-    return int(match.group(1)) * cell.reuse if match else 0
+    name = latest.read_text().strip() if latest.exists() else ""
+    return name if re.fullmatch(r"global_step\d+", name) else None
+
+
+def drop_incomplete_checkpoints(run: RunDirectory) -> None:
+    """Remove every DeepSpeed checkpoint but the last complete one.
+
+    One that was cut short has the newest date: OpenRLHF, which keeps the two newest, would remove the complete one when
+    it writes the next. Where it finds a folder without a complete one, it ends with an error.
+    """
+    folder = run.checkpoints / "_actor"
+    complete = _complete_checkpoint(run)
+    if complete is None:
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    for one in folder.glob("global_step*"):
+        if one.name != complete:
+            shutil.rmtree(one, ignore_errors=True)
 
 
 def training_problems(name: str) -> list[dict[str, str]]:
@@ -151,6 +173,7 @@ def train_cell(
     spec = worker_spec(protocol, cell, run, hyperparameters)
     arguments = training_arguments(protocol, cell, _paths(run, model), protocol.runtime)
     shutil.rmtree(run.final, ignore_errors=True)
+    drop_incomplete_checkpoints(run)
     collapse = _watch(_start(arguments, spec, run, ray_address), protocol, run, progress)
     result = _judge(protocol, run, spec, collapse)
     write_atomically(run.trained, canonical_json(asdict(result)))

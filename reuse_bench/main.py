@@ -17,7 +17,19 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from methods.errors import UserError
-from reuse_bench.commands import cluster, data, evaluation, facts, grading, methods, protocols, results, runs, site
+from reuse_bench.commands import (
+    cluster,
+    data,
+    evaluation,
+    facts,
+    grading,
+    methods,
+    protocols,
+    results,
+    runs,
+    site,
+    status,
+)
 
 EXIT_CHECK_FAILED = 1
 EXIT_USAGE = 2
@@ -50,6 +62,7 @@ methods.register(app)
 protocols.register(app)
 data.register(app)
 runs.register(app)
+status.register(app)
 cluster.register(app)
 evaluation.register(app)
 grading.register(app)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness import lifetime
 from harness.openrlhf.placement import Reservation
 from harness.protocol import Runtime
 from harness.scheduler import Ending, Item, run_grid
@@ -110,7 +111,9 @@ class Standin:
         group = reservation.placement_group()
         holder = ray.remote(num_gpus=1, num_cpus=1)(Holder)
         return [
-            holder.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group, index)).remote(self.name)
+            holder.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group, index)).remote(
+                self.name, os.environ[lifetime.VARIABLE]
+            )
             for index in range(self.trainers + self.engines)
         ]
 
@@ -136,8 +139,11 @@ class Standin:
 class Holder:
     """Has GPUs, and says so again and again."""
 
-    def __init__(self, cell: str) -> None:
+    def __init__(self, cell: str, step_file: str | None = None) -> None:
         self.cell = cell
+        if step_file:  # in a process of its own, which joins the step as OpenRLHF's workers do
+            os.environ[lifetime.VARIABLE] = step_file
+            lifetime.join_step()
 
     def beat(self, folder: str, seconds: float, gpus: int = 1) -> None:
         import ray

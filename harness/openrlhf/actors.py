@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from harness.openrlhf import cpu
 from harness.openrlhf.loss import MethodLoss
 from harness.openrlhf.step_log import StepLog
 from harness.openrlhf.worker_spec import WorkerSpec
+from harness.records import write_atomically
 from harness.seeds import derived_seed
 from methods.diagnostics import summarise
 
@@ -181,7 +183,22 @@ def _report_worker(spec: WorkerSpec, loss: MethodLoss) -> None:
 
 
 class MethodPolicyActor(_BasePolicyActor):  # type: ignore[misc]
-    """The policy's actor. Nothing is changed in it: a worker that imports it gets the trainer above."""
+    """The policy's actor: a worker that imports it gets the trainer above.
+
+    DeepSpeed's rank 0 writes ``latest``, which names the checkpoint to resume from, while other ranks may still write
+    theirs, and not at once. Here it is renamed into place when all ranks have written everything.
+    """
+
+    def save_checkpoint(self, tag: str, *args: Any, **kwargs: Any) -> None:
+        """Write the states; the checkpoint counts from the moment in which ``latest`` names it."""
+        strategy = self.strategy
+        strategy.save_ckpt = partial(type(strategy).save_ckpt, strategy, save_latest=False)
+        try:
+            super().save_checkpoint(tag, *args, **kwargs)  # ends with a barrier
+        finally:
+            del strategy.save_ckpt
+        if _is_rank_0() and not self.disable_ds_ckpt:
+            write_atomically(Path(strategy.args.ckpt.path, "_actor", "latest"), tag.encode())
 
 
 class SeededRolloutActor(_BaseRolloutActor):  # type: ignore[misc]

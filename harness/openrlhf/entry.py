@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import runpy
 
+from harness import lifetime
 from harness.fork_server import worker_runtime_env
 from harness.openrlhf import cpu
 from harness.openrlhf.worker_spec import VARIABLE
@@ -20,12 +21,21 @@ WORKER_ENVIRONMENT = {
 }
 
 
+def prepare_worker() -> None:
+    """What Ray calls in every worker of the training, before anything else."""
+    lifetime.join_step()
+    cpu.install()
+
+
 def main() -> None:
-    """Connect to Ray and run the training to its end."""
+    """Connect to Ray and run the training to its end. Ray ends all of its actors when this process ends."""
+    lifetime.end_with_parent()
+    lifetime.join_step()
     cpu.install()
     import ray
 
-    environment = {**WORKER_ENVIRONMENT, VARIABLE: os.environ[VARIABLE]}
+    handed_on = {name: os.environ[name] for name in (VARIABLE, lifetime.VARIABLE) if name in os.environ}
+    environment = WORKER_ENVIRONMENT | handed_on
     if not cpu.has_cuda():
         environment |= cpu.environment()
     os.environ.update(environment)
@@ -33,7 +43,7 @@ def main() -> None:
         address=os.environ["RAY_ADDRESS"],
         runtime_env={
             "env_vars": environment,
-            "worker_process_setup_hook": "harness.openrlhf.cpu.install",
+            "worker_process_setup_hook": "harness.openrlhf.entry.prepare_worker",
             **worker_runtime_env(),
         },
         log_to_driver=True,

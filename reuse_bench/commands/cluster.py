@@ -49,12 +49,28 @@ def with_gpus(jobs: Sequence[CellJob], gpus: int) -> list[CellJob]:
     return found
 
 
-def run_on_cluster(jobs: Sequence[CellJob], address: str | None, at_once: int | None = None) -> None:
+def check_room(jobs: Sequence[CellJob], at_once: int) -> None:
+    """Whether there is room on the disk for those of the cells that are not trained, so many of them at a time.
+
+    Raises:
+        UserError: there is not.
+    """
+    from harness.disk import check_disk
+    from harness.plan import estimate
+
+    untrained = [job for job in jobs if not job.run.trained.exists() and job.cell.model in job.protocol.planning]
+    if untrained:
+        check_disk([estimate(job.protocol, job.cell) for job in untrained], jobs[0].places.runs, at_once)
+
+
+def run_on_cluster(
+    jobs: Sequence[CellJob], address: str | None, at_once: int | None = None, ignore_disk: bool = False
+) -> None:
     """Bring all cells to their end, as many at once as fit; a cell that fails does not stop the others.
 
     Without an address, on a local Ray with room for ``at_once`` cells.
     """
-    from harness.ray_cluster import cells_that_fit, import_ray, ray_cluster
+    from harness.ray_cluster import cells_that_fit, gpus_by_node, import_ray, ray_cluster
     from harness.runner import existing_record
     from harness.scheduler import items_of, run_grid
 
@@ -65,14 +81,19 @@ def run_on_cluster(jobs: Sequence[CellJob], address: str | None, at_once: int | 
     if not waiting:
         return
     import_ray()  # before a model is made for minutes: say what is not installed
-    prepare_models(waiting)
     runs = jobs[0].places.runs.resolve()
     local = min(at_once or cells_that_fit(), len(waiting))
     gpus = local * max(job.protocol.runtime.gpus for job in waiting)
+    if address is None and not ignore_disk:
+        check_room(waiting, local)
+    prepare_models(waiting)
     with CellProgress(len(waiting)) as shown:
         watch = _Watch(waiting, shown)
         try:
             with ray_cluster(address, cells_at_once=local, pretend_gpus=gpus) as ray_address:
+                if address is not None and not ignore_disk:
+                    places = sum(gpus_by_node().values()) // min(job.protocol.runtime.gpus for job in waiting)
+                    check_room(waiting, places)
                 endings = run_grid(items_of(waiting), ray_address, runs, listener=watch.listener, tick=watch.tick)
         except KeyboardInterrupt:
             again = shlex.join(["reuse-bench", *sys.argv[1:]])
@@ -131,19 +152,23 @@ class _Watch:
                 self._look(identity)
 
     def _look(self, identity: str) -> None:
-        from harness.evaluation import plans_from_protocol, responses_done
-
         job = self._jobs[identity]
         if self._steps[identity] == "training":
-            lines = job.run.read_updates()
-            word = f"score {lines[-1]['score']:.3f}" if lines else "starting"
-            done = lines[-1]["update"] if lines else 0
+            last = job.run.last_update()
+            word = f"score {last['score']:.3f}" if last else "starting"
+            done = last["update"] if last else 0
             self._shown.report(identity, "training", done, job.protocol.update.updates, word)
         else:
-            plans = plans_from_protocol(job.protocol)
-            total = sum(plan.samples * (plan.problems or 0) for plan in plans)
-            done = responses_done(job.run.evaluation)
-            self._shown.report(identity, "evaluating", min(done, total), total, "" if done else "starting")
+            done, total = responses_of(job)
+            self._shown.report(identity, "evaluating", done, total, "" if done else "starting")
+
+
+def responses_of(job: CellJob) -> tuple[int, int]:
+    """Responses of a running evaluation: those that are done, and all."""
+    from harness.evaluation import plans_from_protocol, responses_done
+
+    total = sum(plan.samples * (plan.problems or 0) for plan in plans_from_protocol(job.protocol))
+    return min(responses_done(job.run.evaluation), total), total
 
 
 def ending_of(job: CellJob) -> str:

@@ -28,6 +28,7 @@ GpusPerCell = Annotated[int | None, typer.Option(help="GPUs of a cell, in place 
 Address = Annotated[
     str | None, typer.Option("--address", help="A running Ray (auto, host:port, ray://...); without it, a local one.")
 ]
+IgnoreDisk = Annotated[bool, typer.Option("--ignore-disk", help="Start even where the disk seems to be too small.")]
 Runs = Annotated[Path, typer.Option("--runs", help="Folder for running and finished cells.")]
 Results = Annotated[Path, typer.Option("--results", help="The store of records.")]
 

@@ -1,4 +1,4 @@
-"""`run`, `train`, `prepare`, `status` and `show run`: cells of a protocol, from training to records."""
+"""`run`, `train`, `prepare` and `show run`: cells of a protocol, from training to records."""
 
 from __future__ import annotations
 
@@ -15,9 +15,20 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from reuse_bench.commands.cluster import ending_of, prepare_models, run_on_cluster, with_gpus
+from methods.errors import UserError
+from reuse_bench.commands.cluster import check_room, ending_of, prepare_models, run_on_cluster, with_gpus
 from reuse_bench.commands.facts import show_app
-from reuse_bench.commands.options import Address, Choice, GpusPerCell, Json, ProtocolName, Results, Runs, with_choice
+from reuse_bench.commands.options import (
+    Address,
+    Choice,
+    GpusPerCell,
+    IgnoreDisk,
+    Json,
+    ProtocolName,
+    Results,
+    Runs,
+    with_choice,
+)
 from reuse_bench.commands.protocols import parse_overrides
 
 if TYPE_CHECKING:
@@ -32,7 +43,6 @@ def register(app: typer.Typer) -> None:
     app.command("prepare")(prepare)
     app.command("run")(run)
     app.command("train")(train)
-    app.command("status")(status)
     show_app.command("run")(show_run)
 
 
@@ -59,6 +69,7 @@ def run(
     at_once: Annotated[
         int | None, typer.Option(min=1, help="Cells at once on a local Ray [default: what the machine has room for].")
     ] = None,
+    ignore_disk: IgnoreDisk = False,
 ) -> None:
     """Train, evaluate and record cells of a protocol, as many at once as fit.
 
@@ -67,19 +78,22 @@ def run(
     jobs = jobs_of(choice)
     if gpus_per_cell is not None:
         jobs = with_gpus(jobs, gpus_per_cell)
-    run_on_cluster(jobs, address, at_once)
+    run_on_cluster(jobs, address, at_once, ignore_disk)
 
 
 @with_choice
-def train(choice: Choice, address: Address = None) -> None:
+def train(choice: Choice, address: Address = None, ignore_disk: IgnoreDisk = False) -> None:
     """Train cells of a protocol, without evaluating them."""
-    from harness.runner import train_only
+    from harness.runner import existing_record, train_only
 
     def step(job: CellJob, ray_address: str, report: Any) -> str:
         result = train_only(job, ray_address, report)
         return f"collapsed: {result.collapse}" if result.collapse else f"trained: {job.run.final}"
 
-    _carry_out(jobs_of(choice), step, address)
+    jobs = jobs_of(choice)
+    if not ignore_disk:
+        check_room([job for job in jobs if existing_record(job) is None], 1)
+    _carry_out(jobs, step, address)
 
 
 def evaluate_cells(jobs: Sequence[CellJob]) -> None:
@@ -91,26 +105,6 @@ def evaluate_cells(jobs: Sequence[CellJob]) -> None:
         return ending_of(job)
 
     _carry_out(jobs, step, None, needs_ray=False)
-
-
-@with_choice
-def status(choice: Choice, as_json: Json = False) -> None:
-    """Show the cells of a protocol: what state each is in, and how far it is."""
-    facts = [_cell_facts(job) for job in jobs_of(choice)]
-    if as_json:
-        typer.echo(json.dumps(facts, indent=1))
-        return
-    table = Table("cell", "status", "updates", "score", "", box=None, pad_edge=False)
-    for fact in facts:
-        score = "" if fact["score"] is None else f"{fact['score']:.3f}"
-        table.add_row(
-            fact["cell"],
-            fact["status"],
-            f"{fact['updates']}/{fact['updates_in_all']}",
-            score,
-            escape(fact["detail"] or ""),
-        )
-    Console().print(table)
 
 
 def show_run(
@@ -203,24 +197,6 @@ def _percent(share: float | None) -> str:
     return "unknown" if share is None else f"{100 * share:.1f} %"
 
 
-def _cell_facts(job: CellJob) -> dict[str, Any]:
-    state = job.run.read_state()
-    lines = job.run.read_updates()
-    state_name = state.status if state else "waiting"
-    if state is None and job.record_path.exists():
-        state_name = "done"
-    return {
-        "cell": job.cell.id,
-        "status": state_name,
-        "updates": lines[-1]["update"] if lines else 0,
-        "updates_in_all": job.protocol.update.updates,
-        "score": lines[-1]["score"] if lines else None,
-        "detail": state.detail if state else None,
-        "record": str(job.record_path) if job.record_path.exists() else None,
-        "log": str(job.run.log) if job.run.log.exists() else None,
-    }
-
-
 def jobs_of(choice: Choice) -> list[CellJob]:
     """The chosen cells of a protocol, with the places where they run and are recorded."""
     from harness.grid import cells
@@ -241,7 +217,7 @@ def _carry_out(
     """Do one thing for all cells; a cell that fails does not stop the others."""
     from contextlib import nullcontext
 
-    from harness.ray_cluster import ray_cluster
+    from harness.ray_cluster import gpus_by_node, ray_cluster
     from harness.runner import CellFailedError, existing_record
     from reuse_bench.commands.progress import CellProgress
 
@@ -256,6 +232,12 @@ def _carry_out(
     try:
         cluster = ray_cluster(address, pretend_gpus=gpus) if needs_ray else nullcontext("")
         with cluster as ray_address, CellProgress(len(open_jobs)) as shown:
+            have = sum(gpus_by_node().values()) if needs_ray else gpus
+            if have < gpus:  # Ray itself would wait for them for ever
+                raise UserError(
+                    f"a cell needs {gpus} GPUs at once, and this Ray has {have} in all: give a cell fewer, with "
+                    "`reuse-bench run --gpus-per-cell`, or name a larger cluster with --address"
+                )
             for job in open_jobs:
                 try:
                     shown.finish(job.cell, step(job, ray_address, shown.report))

@@ -145,3 +145,20 @@ def test_everything_ends_when_the_starter_is_killed(tmp_path: Path) -> None:
     assert gone(child)
     assert gone(server)
     starter.stdout.close()
+
+
+def test_a_process_ends_with_who_asked_for_it(python: str, tmp_path: Path) -> None:
+    """Not only with its client: killing the process that started the client leaves the client alone."""
+    script = tmp_path / "starter.py"
+    script.write_text(
+        "import subprocess, sys\n"
+        "code = 'import os, time; print(os.getpid(), flush=True); time.sleep(300)'\n"
+        "subprocess.Popen([sys.argv[1], '-c', code], start_new_session=True).wait()\n"
+    )
+    starter = subprocess.Popen([sys.executable, str(script), python], stdout=subprocess.PIPE, text=True)
+    assert starter.stdout
+    pid = int(starter.stdout.readline())
+    starter.kill()
+    starter.wait()
+    assert gone(pid)
+    starter.stdout.close()

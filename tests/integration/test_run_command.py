@@ -8,16 +8,19 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 import pytest
 
+from harness.lifetime import processes_of
 from harness.records import read_record
 from harness.run_directory import RunDirectory
 
 pytestmark = [pytest.mark.slow, pytest.mark.stack]
 
 ROOT = Path(__file__).resolve().parents[2]
+ENDING_SECONDS = 60
 UPDATES = 48
 """Long enough to be interrupted in the middle: 24 rollout batches at N = 2, a save point every 4 updates."""
 
@@ -73,6 +76,41 @@ def test_an_interrupted_run_exits_3_and_keeps_what_is_complete(folder: Path) -> 
     assert not list(folder.glob("results/**/*.json"))
 
 
+def test_nothing_outlives_a_driver_that_is_killed(folder: Path) -> None:
+    """Ray, the fork server, OpenRLHF and its actors: all carry the mark in their environment."""
+    mark = f"REUSE_BENCH_TEST_MARK={uuid.uuid4().hex}"
+    name, _, value = mark.partition("=")
+    environment = os.environ | {"PYTHONPATH": str(ROOT), name: value}
+    process = subprocess.Popen(
+        command(folder), cwd=ROOT, env=environment, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    before = len(the_run(folder).read_updates())
+    try:
+        wait_for(lambda: len(the_run(folder).read_updates()) > before, 600, process)
+        joined = [pid for path in folder.glob("runs/.steps/*") for _, pid in processes_of(path)]
+        assert json.loads(the_run(folder).worker.read_text())["pid"] in joined
+        assert len(marked(mark)) > len(joined)
+    finally:
+        process.kill()
+        process.wait()
+    deadline = time.monotonic() + ENDING_SECONDS
+    while left := marked(mark):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.2)
+
+
+def marked(mark: str) -> list[str]:
+    """The command lines of all processes with this in their environment."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (path / "environ").read_bytes().split(b"\0"):
+                found.append((path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except OSError:  # it has just ended, or is another user's
+            continue
+    return found
+
+
 def test_the_same_command_continues_and_records(folder: Path) -> None:
     run = the_run(folder)
     before = run.read_updates()
@@ -86,8 +124,9 @@ def test_the_same_command_continues_and_records(folder: Path) -> None:
     record = read_record(path)
     assert record.status == "done"
     assert record.division == "open"
-    assert [attempt.outcome for attempt in record.attempts] == ["interrupted", "completed"]
-    resumed_at = record.attempts[1].first_update
+    assert [attempt.outcome for attempt in record.attempts] == ["interrupted", "interrupted", "completed"]
+    assert (record.attempts[1].ended, record.attempts[1].reason) == (None, "its process was killed")
+    resumed_at = record.attempts[2].first_update
     assert 1 < resumed_at <= len(before) + 1
     assert (resumed_at - 1) % 4 == 0
     # What was before the save point was not trained again.
@@ -104,7 +143,7 @@ def test_given_once_more_it_does_nothing(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     state = the_run(folder).read_state()
     assert state is not None
-    assert len(state.attempts) == 2
+    assert len(state.attempts) == 3
 
 
 def test_the_record_verifies_and_has_a_page(folder: Path) -> None:

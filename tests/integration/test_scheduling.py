@@ -114,21 +114,18 @@ def assert_complete(cell: Standin) -> None:
     assert json.loads((cell.run / "record.json").read_text()) == {"updates": cell.updates_in_all}
 
 
-ENDING_SECONDS = 2.0
-"""How long a process may outlive its driver: Ray frees a dead driver's GPUs at once and ends its workers after that."""
-
-
 def assert_no_gpu_twice(runs: Path) -> None:
-    """No GPU had two holders at a time, but for the moment in which a dead driver's worker ends."""
+    """No GPU had two holders at a time."""
     beats: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for path in (runs / "beats").glob("*.jsonl"):
         for beat in lines(path):
-            beats[beat["node"], beat["gpu"]][beat["holder"]].append(beat["time"])
+            # A worker of Ray that has evaluated one cell may evaluate another one later.
+            beats[beat["node"], beat["gpu"]][f"{beat['holder']} {beat['cell']}"].append(beat["time"])
     assert beats
     for holders in beats.values():
         spans = sorted((min(times), max(times)) for times in holders.values())
         for (_, last), (first, _) in pairwise(spans):
-            assert last - first < ENDING_SECONDS
+            assert last <= first
 
 
 def test_through_the_death_of_a_node_a_worker_and_the_driver(lab: Lab, tmp_path: Path) -> None:

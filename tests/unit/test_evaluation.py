@@ -240,8 +240,8 @@ def test_a_killed_parent_takes_the_engine_with_it(model, tmp_path):
     script = tmp_path / "child.py"
     script.write_text(
         "import os, subprocess, sys, time\n"
-        "from harness.lm_eval_vllm import _end_with_parent\n"
-        "_end_with_parent()\n"
+        "from harness.lifetime import end_with_parent\n"
+        "end_with_parent()\n"
         "engine = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
         "open(sys.argv[1] + '.pids', 'w').write(f'{os.getpid()} {engine.pid}\\n')\n"
         "time.sleep(600)\n"

@@ -51,6 +51,7 @@ def grid(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Grid:
     found = Grid()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(ray_cluster, "ray_cluster", found.ray_cluster)
+    monkeypatch.setattr(ray_cluster, "gpus_by_node", lambda: {"node": 8})
     monkeypatch.setattr(scheduler, "run_grid", found.run_grid)
     monkeypatch.setattr(cluster, "prepare_models", lambda jobs: [])
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.grid import Cell
-from harness.run_directory import CellState, RunDirectory
+from harness.run_directory import TAIL_BYTES, CellState, RunDirectory
 from harness.training import read_result
 from methods.errors import UserError
 
@@ -43,6 +44,22 @@ def test_a_line_cut_by_a_crash_is_left_out(run: RunDirectory) -> None:
     assert [line["update"] for line in run.read_updates()] == [1, 2]
 
 
+@pytest.mark.parametrize("length", [10, TAIL_BYTES, 3 * TAIL_BYTES])
+def test_the_last_update_without_the_others(run: RunDirectory, length: int) -> None:
+    assert run.last_update() is None
+    run.training.mkdir(parents=True)
+    for text, last in (("", None), ('{"upda', None)):
+        run.updates.write_text(text)
+        assert run.last_update() == last
+    lines = [json.dumps({"update": number, "score": 0.5, "fill": "x" * length}) + "\n" for number in (1, 2, 3)]
+    for cut in ("", '{"upda'):
+        run.updates.write_text("".join(lines) + cut)
+        assert run.last_update() == run.read_updates()[-1]
+    run.updates.write_text("{}\n")
+    with pytest.raises(UserError, match=r"updates\.jsonl: the last line "):
+        run.last_update()
+
+
 def test_a_second_process_is_kept_out_and_a_dead_one_is_not(run: RunDirectory) -> None:
     program = (
         "import sys, time\nfrom pathlib import Path\nfrom harness.run_directory import RunDirectory\n"
@@ -55,11 +72,13 @@ def test_a_second_process_is_kept_out_and_a_dead_one_is_not(run: RunDirectory) -
     try:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
+        assert run.is_locked()
         with pytest.raises(UserError, match="another reuse-bench process"), run.locked():
             pass
     finally:
         other.kill()
         other.wait()
+    assert not run.is_locked()
     with run.locked():
         assert run.root.is_dir()
 

@@ -14,7 +14,11 @@ from reuse_bench.commands.options import Choice
 from reuse_bench.main import app
 
 SHARED = [field.name for field in fields(Choice)]
-OWN = {"run": ["address", "gpus_per_cell", "at_once"], "train": ["address"], "status": ["as_json"]}
+OWN = {
+    "run": ["address", "gpus_per_cell", "at_once", "ignore_disk"],
+    "train": ["address", "ignore_disk"],
+    "status": ["watch", "every", "as_json"],
+}
 
 
 def test_each_has_the_shared_options_and_its_own() -> None:

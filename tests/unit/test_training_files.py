@@ -84,6 +84,31 @@ def test_where_a_run_would_resume(tmp_path: Path, latest: str | None, updates: i
     assert training.resume_point(run, CELL) == updates
 
 
+def checkpoint(run: RunDirectory, *names: str) -> set[str]:
+    folder = run.checkpoints / "_actor"
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        (folder / name / "states.pt").write_text("states")
+    return {path.name for path in folder.glob("*")}
+
+
+def test_only_the_complete_checkpoint_is_left(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    checkpoint(run, "global_step2", "global_step4", "global_step6")
+    (run.checkpoints / "_actor" / "latest").write_text("global_step4")
+    training.drop_incomplete_checkpoints(run)
+    assert checkpoint(run) == {"global_step4", "latest"}
+    assert (run.checkpoints / "_actor" / "global_step4" / "states.pt").exists()
+
+
+def test_a_first_checkpoint_that_was_cut_short_leaves_nothing(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    checkpoint(run, "global_step2")
+    training.drop_incomplete_checkpoints(run)
+    assert not (run.checkpoints / "_actor").exists()
+    training.drop_incomplete_checkpoints(run)
+
+
 def test_a_wrong_hyperparameter_stops_before_anything_is_started(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"method grpo: .*clip_hihg"):
         training.worker_spec(TINY, CELL, RunDirectory(tmp_path), {"clip_hihg": 0.3})

@@ -1,0 +1,145 @@
+"""How long the processes of a step live: none longer than who started it, and the next step waits for all of them.
+
+Ray counts the GPUs of a dead driver, or of a removed placement group, as free at once, and ends the processes that use
+them a moment later. So each process of a step keeps a shared lock on the step's file in the folder of runs as long as
+it lives, however it ends, and the scheduler gives the step's GPUs away when nobody keeps a lock any more. The file is
+removed then: a process of the step that comes later finds none, and ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+VARIABLE = "REUSE_BENCH_STEP_FILE"
+"""Where the processes of a step find its file; not set outside the scheduler."""
+FOLDER = ".steps"
+LOOK_SECONDS = 1.0
+
+_kept: list[IO[str]] = []
+
+
+def end_with_parent() -> None:
+    """Have this process, and the group that it leads, killed when its parent ends: nobody would watch it.
+
+    Call it early: a parent that has ended before is not noticed.
+    """
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(LOOK_SECONDS)
+        os.killpg(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+# In the processes of a step -------------------------------------------------------------------------------------
+
+
+def join_step() -> None:
+    """Belong to the step that the environment names, if it does, to the end of this process.
+
+    Raises:
+        SystemExit: the step is over.
+    """
+    path = os.environ.get(VARIABLE)
+    if path:
+        stream = _lock(Path(path))
+        stream.write(f"{socket.gethostname()} {os.getpid()} {_started(os.getpid())}\n")
+        stream.flush()
+        _kept.append(stream)
+
+
+@contextmanager
+def step(path: Path) -> Iterator[None]:
+    """Belong to a step while the block lasts; processes that are started in it find it in their environment."""
+    stream = _lock(path)
+    os.environ[VARIABLE] = str(path)
+    try:
+        yield
+    finally:
+        del os.environ[VARIABLE]
+        stream.close()
+
+
+def _lock(path: Path) -> IO[str]:
+    over = SystemExit(f"{path.name}: this step is over")
+    try:
+        stream = os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND), "a+")  # and not made anew
+    except FileNotFoundError:
+        raise over from None
+    fcntl.flock(stream, fcntl.LOCK_SH)
+    if not path.exists() or not os.path.samestat(path.stat(), os.fstat(stream.fileno())):
+        raise over
+    return stream
+
+
+def _started(pid: int) -> str | None:
+    """When a process of this machine was started, in the kernel's ticks: numbers of processes are used again."""
+    try:
+        _, _, rest = Path("/proc", str(pid), "stat").read_text().rpartition(")")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return rest.split()[19]
+
+
+# In the driver --------------------------------------------------------------------------------------------------
+
+
+def new_step(runs: Path, name: str) -> Path:
+    """The file of a step that is about to start."""
+    path = runs / FOLDER / name
+    path.parent.mkdir(exist_ok=True)
+    path.touch()
+    return path.resolve()
+
+
+def is_over(path: Path) -> bool:
+    """Whether no process of the step is left; removes its file then."""
+    try:
+        with path.open("r+") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
+    except FileNotFoundError:
+        return True
+    except BlockingIOError:
+        return False
+    return True
+
+
+def lingering(runs: Path) -> list[Path]:
+    """The files of steps of which processes are left."""
+    return [path for path in sorted((runs / FOLDER).glob("*")) if not is_over(path)]
+
+
+def processes_of(path: Path) -> list[tuple[str, int]]:
+    """Host and number of the processes that have joined the step; without those that have ended on this machine."""
+    here = socket.gethostname()
+    found = []
+    for line in path.read_text().splitlines() if path.exists() else []:
+        host, pid, started = line.split()
+        if host != here or _started(int(pid)) == started:
+            found.append((host, int(pid)))
+    return found
+
+
+def end_processes(path: Path) -> None:
+    """Kill those that are on this machine."""
+    for host, pid in processes_of(path):
+        if host == socket.gethostname():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def said(path: Path) -> str:
+    """The processes of a step, for a person to look at."""
+    return ", ".join(f"process {pid} on {host}" for host, pid in processes_of(path)) or "an unknown process"
