@@ -183,7 +183,7 @@ def _runs(chosen: _Chosen) -> str:
     machine = records[0].provenance.hardware
     training = sum(record.cost.training_seconds for record in trained)
     evaluation = sum(record.cost.evaluation_seconds for record in records)
-    retried = sum(len(record.attempts) > 1 for record in trained)
+    retried = sum(any(attempt.first_update > 1 for attempt in record.attempts) for record in trained)
     updates = {record.training.updates for record in trained if record.training and record.status == "done"}
     return (
         f"{len(trained)} cells ({len(chosen.methods)} methods, N = {', '.join(map(str, chosen.reuses))}, seeds "

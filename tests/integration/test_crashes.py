@@ -63,7 +63,9 @@ class Command:
 
     @property
     def run(self) -> RunDirectory:
-        return RunDirectory(self.folder / "runs" / "smoke" / "tiny-qwen3" / "n2" / "respo" / "seed0")
+        # More updates make it an open variant of the protocol, with an id of its own.
+        found = sorted((self.folder / "runs").glob("smoke.open-*"))
+        return RunDirectory((found or [self.folder])[0] / "tiny-qwen3" / "n2" / "respo" / "seed0")
 
     @property
     def latest(self) -> Path:
@@ -99,8 +101,8 @@ def test_killed_twice_and_left_alone_come_to_the_same(left_alone: Command, tmp_p
 
     # The trainer, while it writes the first checkpoint: nothing is complete yet.
     process = killed.start()
-    states = killed.run.checkpoints / "_actor" / "global_step2"
     wait_until(killed.trainer, 600)
+    states = killed.run.checkpoints / "_actor" / "global_step2"
     trainer = killed.trainer()
     assert trainer
     wait_until(states.exists, 600, every=0.001)
