@@ -63,7 +63,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def checkout(tmp_path: Path, records: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of this checkout as the current folder, without data sets and with an empty cache.
 
-    In ``made-up`` are the made-up records; in ``results``, where documents suppose records, are those at N = 32.
+    In ``made-up`` are the made-up records, in ``results`` those that the repository ships.
     """
     folder = tmp_path / "checkout"
     for name in (*CODE, "tests", "docs"):
@@ -72,7 +72,7 @@ def checkout(tmp_path: Path, records: Path, monkeypatch: pytest.MonkeyPatch) -> 
         else:
             shutil.copy(ROOT / name, folder / name)
     shutil.copytree(records, folder / "made-up")
-    shutil.copytree(records / "tiny/tiny-qwen3/n32", folder / "results/tiny/tiny-qwen3/n32")
+    shutil.copytree(ROOT / "results", folder / "results")
     monkeypatch.chdir(folder)
     monkeypatch.setenv("REUSE_BENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("REUSE_BENCH_DATA", str(tmp_path / "data"))
