@@ -159,7 +159,7 @@ class TestEstimates:
     def test_measured_cells(self) -> None:
         protocol = load_protocol("tiny")
         one = estimate(protocol, cells(protocol)[0])
-        assert (one.training_seconds, one.evaluation_seconds, one.need, one.gpu_hours) == (200, 30, Need(2), 0)
+        assert (one.training_seconds, one.evaluation_seconds, one.need, one.gpu_hours) == (140, 8, Need(2), 0)
 
     def test_more_gpus_take_less_time(self) -> None:
         protocol = load_protocol("qwen3-1.7b")
