@@ -20,6 +20,7 @@ from methods.errors import UserError
 
 ORDER = ("reinforce", "grpo", "gspo", "vespo", "respo")
 """Methods in the paper's order, after the control; others follow by name."""
+MEASURES = ("early", "late", "mean")
 LOW, HIGH = -1.0, 1.0
 """log W that counts as drift: the policy has become e times less, or more, likely to write the response."""
 
@@ -41,8 +42,9 @@ def report(results: tables.Results, protocol: str, command: str, control: str | 
         f"# Results: {protocol}",
         f"Written from the records by `{command}`: rerun it, do not edit this page. Scores are in per cent; brackets "
         "hold 95 % intervals, which for several seeds are of a new seed and new problems "
-        "([statistics.md](statistics.md)). A star marks the highest score of a group of methods that are compared, and "
-        "a plus those that cannot be told from it (Holm-corrected p of at least 0.05, or a single run). A run that has "
+        "([statistics.md](statistics.md)). The marks are those of the pages: ★ is best and told apart "
+        "from every other method at its N (paired by problem, Holm-corrected), ≈ cannot be told from the highest, as "
+        "a single run never can; no mark where the data separate nothing, or another is better. A run that has "
         "collapsed has no final checkpoint; its method's means are over the others, and the row says of how many.",
         "## What was run",
         _runs(chosen),
@@ -166,10 +168,10 @@ def _percent(value: float | None, digits: int = 1) -> str:
     return "" if value is None or value != value else f"{100 * value:.{digits}f}"
 
 
-def _with_interval(row: Mapping[str, Any]) -> str:
+def _with_interval(row: Mapping[str, Any], block: Sequence[Mapping[str, Any]] = ()) -> str:
     if row["score"] != row["score"]:
         return "collapsed" if row["collapsed"] else "failed" if row["failed"] else ""
-    mark = "\\*" if row["leader"] else "+" if row["tied"] else ""
+    mark = {"best": " ★", "tied": " ≈", "": ""}[tables.mark(row, block)]
     interval = f" [{_percent(row['low'])}, {_percent(row['high'])}]" if row["low"] == row["low"] else ""
     return f"{_percent(row['score'])}{mark}{interval}"
 
@@ -205,7 +207,8 @@ def _training(chosen: _Chosen) -> str:
             here = table[(table["reuse"] == reuse) & (table["method"] == method)]
             by_measure = {row["measure"]: row for row in tables.as_rows(here)}
             if by_measure:
-                cells = [_with_interval(by_measure[measure]) for measure in ("early", "late", "mean")]
+                shown = [by_measure[measure] for measure in MEASURES]
+                cells = [_with_interval(row, _block(table, row, "measure")) for row in shown]
                 rows.append([f"N = {reuse}, {chosen.titles[method]}{_left_out(by_measure['mean'])}", *cells])
     return _table(["", "early", "late", "whole run"], rows)
 
@@ -221,24 +224,24 @@ def _heldout(chosen: _Chosen) -> list[str]:
     parts = ["pass@1 (mean over the samples of a problem), the average of the tasks last."]
     base = table[table["method"] == tables.BASE]
     for reuse in chosen.reuses:
+        here = table[table["reuse"] == reuse]
         rows = [_row(chosen, base, tables.BASE, tasks)] if len(base) else []
-        for method in chosen.methods:
-            here = table[(table["reuse"] == reuse) & (table["method"] == method)]
-            if len(here):
-                rows.append(_row(chosen, here, method, tasks))
+        rows += [_row(chosen, here, method, tasks) for method in chosen.methods if (here["method"] == method).any()]
         names = [task.replace("tiny_sum", "sum of ").replace("_", " ") for task in tasks]
         parts += [f"### N = {reuse}", _table(["", *names], rows)]
     return parts
 
 
+def _block(table: pd.DataFrame, row: Mapping[str, Any], column: str) -> list[dict[str, Any]]:
+    """The rows that a row is compared with."""
+    return tables.as_rows(table[(table["reuse"] == row["reuse"]) & (table[column] == row[column])])
+
+
 def _row(chosen: _Chosen, table: pd.DataFrame, method: str, tasks: Sequence[str]) -> list[str]:
-    by_task = {row["task"]: row for row in tables.as_rows(table)}
-    plain = {"leader": False, "tied": False} if method == tables.BASE else {}
+    by_task = {row["task"]: row for row in tables.as_rows(table[table["method"] == method])}
     label = chosen.titles[method] + _left_out(next(iter(by_task.values())))
-    return [
-        label,
-        *(_with_interval(by_task[task] | plain) if task in by_task else "" for task in tasks),
-    ]
+    known = [by_task.get(task) for task in tasks]
+    return [label, *(_with_interval(row, _block(table, row, "task")) if row else "" for row in known)]
 
 
 def _claims(chosen: _Chosen) -> str:
@@ -312,11 +315,11 @@ def _control(results: tables.Results, chosen: _Chosen, control: str) -> list[str
     other = _Chosen(results, control)
     base = tables.heldout(chosen.found)
     base = base[(base["method"] == tables.BASE) & (base["task"] == tables.MACRO)]
-    rows = [["base model", _with_interval(row | {"leader": False, "tied": False})] for row in tables.as_rows(base)]
+    rows = [["base model", _with_interval(row)] for row in tables.as_rows(base)]
     table = tables.heldout(other.found)
     for row in tables.as_rows(table[table["task"] == tables.MACRO]):
-        label = f"random reward, N = {row['reuse']}, {other.titles[row['method']]}"
-        rows.append([label, _with_interval(row | {"leader": False, "tied": False})])
+        label = f"random reward, N = {row['reuse']}, {other.titles[row['method']]}, {row['done']} seeds"
+        rows.append([label, _with_interval(row)])
     return [
         f"Protocol `{control}` differs in one thing: a coin decides whether a response is called right. What is gained "
         "there was not taught by the reward.",

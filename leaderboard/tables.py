@@ -6,7 +6,8 @@ so that the same records give the same tables in any order of files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from itertools import combinations
@@ -383,6 +384,26 @@ def _with_leaders(table: pd.DataFrame, against: dict[tuple[Any, ...], dict[str, 
     for name, values in columns.items():
         table[name] = values
     return table
+
+
+def mark(row: Mapping[str, Any], block: Sequence[Mapping[str, Any]]) -> Literal["", "best", "tied"]:
+    """Best where nobody else is tied with the leader; tied where only some are; nothing where all are.
+
+    Args:
+        row: a row of `heldout` or `training`.
+        block: all rows of its benchmark or measure, model and N.
+    """
+    competing = [other for other in block if _is_number(other["score"]) and other["method"] != BASE]
+    tied = [other for other in competing if other["tied"]]
+    if len(competing) < 2 or not row["tied"]:
+        return ""
+    if len(tied) == 1:
+        return "best"
+    return "tied" if len(tied) < len(competing) else ""
+
+
+def _is_number(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
 
 
 def groups(table: pd.DataFrame, by: Any) -> Iterator[tuple[Any, pd.DataFrame]]:

@@ -76,6 +76,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    if sys.stdout is None or not sys.stdout.isatty():  # a file has no width: tables are not cut for it
+        os.environ.setdefault("COLUMNS", "160")
     # PyTorch says this to whoever installed OpenRLHF, which asks for that package.
     warnings.filterwarnings("ignore", message="The pynvml package is deprecated", category=FutureWarning)
     try:

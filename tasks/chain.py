@@ -3,7 +3,7 @@
 A problem is a string of digits and ``=``. An answer is a chain of steps; each names two or three adjacent digits with
 their sum modulo 10, then the shortened string, until one digit is left::
 
-    9141=14=5,951,51=3,93,93=2
+    9141=14=5,951,51=6,96,96=5
 
 Any valid chain ends in the right digit, so that a problem has many right responses of different lengths. The held-out
 tasks are graded by the number of digits; 4 to 6 are what training asks, the others show how far it carries.

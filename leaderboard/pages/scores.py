@@ -11,7 +11,7 @@ import pandas as pd
 from leaderboard import published, tables
 from leaderboard.charts import clean, number
 from leaderboard.pages.addresses import Addresses
-from leaderboard.pages.boards import BASE, Arm, Board, method_sort, task_title
+from leaderboard.pages.boards import Arm, Board, method_sort, task_title
 from leaderboard.pages.cells import (
     VERDICT_TONES,
     as_rows,
@@ -23,7 +23,7 @@ from leaderboard.pages.cells import (
     seeds_cell,
     status_cell,
 )
-from leaderboard.pages.tables import VIEWS, Cell, Column, Group, Mark, Row, Table
+from leaderboard.pages.tables import VIEWS, Cell, Column, Group, Row, Table
 
 MACRO = published.MACRO
 
@@ -127,7 +127,7 @@ def _score_cell(row: Mapping[str, Any] | None, block: Sequence[Mapping[str, Any]
         in_percent(row["high"]),
         interval(row["low"], row["high"]),
         href,
-        _mark(row, block),
+        tables.mark(row, block),
         tip=str(row["leaves_out"]),
     )
 
@@ -349,17 +349,6 @@ def _check(
         group_label="N",
         notes=["The paper prints no interval for these numbers, and one run for each; see “How it is computed”."],
     )
-
-
-def _mark(row: Mapping[str, Any], block: Sequence[Mapping[str, Any]]) -> Mark:
-    """Best where nobody else is tied with the leader; tied where only some are; nothing where all are."""
-    competing = [other for other in block if clean(other["score"]) is not None and other["method"] != BASE]
-    tied = [other for other in competing if other["tied"]]
-    if len(competing) < 2 or not row["tied"]:
-        return ""
-    if len(tied) == 1:
-        return "best"
-    return "tied" if len(tied) < len(competing) else ""
 
 
 def _inconclusive(rows: Mapping[tuple[str, int], Mapping[str, Mapping[str, Any]]], board: Board) -> list[str]:

@@ -65,8 +65,10 @@ def status(
 def cell_facts(job: CellJob) -> dict[str, Any]:
     """What is known of a cell, as JSON values; times are in seconds."""
     locked = job.run.is_locked()
+    if not job.run.state_file.exists() and job.record_path.exists():
+        return _recorded_facts(job)
     state, last = job.run.read_state(), job.run.last_update()
-    name: str = state.status if state else "done" if job.record_path.exists() else "waiting"
+    name: str = state.status if state else "waiting"
     detail = state.detail if state else None
     if name in ("training", "evaluating") and not locked and not job.run.is_locked():
         name, detail = "interrupted", f"its process ended while it was {name}"
@@ -84,6 +86,27 @@ def cell_facts(job: CellJob) -> dict[str, Any]:
         "detail": detail,
         "record": str(job.record_path) if job.record_path.exists() else None,
         "log": str(_log(job, state)) if _log(job, state).exists() else None,
+    }
+
+
+def _recorded_facts(job: CellJob) -> dict[str, Any]:
+    """Those of a cell that was run elsewhere, or whose folder was deleted: what its record says."""
+    from harness.records import read_record
+
+    record = read_record(job.record_path)
+    training = record.training
+    return {
+        "cell": job.cell.id,
+        "status": record.status,
+        "updates": training.updates if training else 0,
+        "updates_in_all": job.protocol.update.updates,
+        "score": training.final_score if training else None,
+        "seconds_left": None,
+        "responses": None,
+        "responses_in_all": None,
+        "detail": record.failure or (training.collapse if training else None),
+        "record": str(job.record_path),
+        "log": None,
     }
 
 

@@ -32,7 +32,7 @@ def last_box(response: str) -> str | None:
 
 
 def last_result(response: str) -> str | None:
-    """Answer of a chain of rewrites such as ``14=5,951,51=3,93,93=2``: what follows the last ``=``.
+    """Answer of a chain of rewrites such as ``14=5,951,51=6,96,96=5``: what follows the last ``=``.
 
     None when something follows that result, so that the chain has no end. Without any ``=`` the prompt's own
     ``=`` is the last one, and the whole response is the answer.

@@ -21,6 +21,7 @@ from reuse_bench.commands import status
 from reuse_bench.commands.options import Choice
 from reuse_bench.commands.runs import jobs_of
 from reuse_bench.main import app
+from tests.synthetic import synthetic_store
 
 STARTED = "2026-01-01T00:00:00+00:00"
 
@@ -171,3 +172,26 @@ def test_a_table_on_a_terminal(job: CellJob, monkeypatch: pytest.MonkeyPatch) ->
     said = console.export_text()
     assert "waiting" in said
     assert "8/8 updates" in said
+
+
+def test_a_cell_that_was_run_elsewhere_is_what_its_record_says(tmp_path: Path) -> None:
+    """As in a fresh clone, where records are and runs are not."""
+    store = synthetic_store(tmp_path / "results", reuses=(32,), statuses={("respo", 32, 1): "collapsed"})
+    options = [
+        "--protocol",
+        "tiny",
+        "--reuse",
+        "32",
+        "--runs",
+        str(tmp_path / "runs"),
+        "--results",
+        str(store),
+        "--json",
+    ]
+    found = {one["cell"]: one for one in json.loads(CliRunner().invoke(app, ["status", *options]).stdout)}
+    done, collapsed = (found[f"tiny/tiny-qwen3/n32/respo/seed{seed}"] for seed in (0, 1))
+    assert (done["status"], done["updates"]) == ("done", 256)
+    assert 0 < done["score"] <= 1
+    assert (collapsed["status"], collapsed["updates"] < 256) == ("collapsed", True)
+    assert collapsed["detail"]
+    assert found["tiny/tiny-qwen3/n32/reinforce/seed0"]["status"] == "waiting"
