@@ -94,13 +94,27 @@ def test_the_reward_asks_for_the_end_token(monkeypatch: pytest.MonkeyPatch) -> N
 
     for name, value in spec().to_environment().items():
         monkeypatch.setenv(name, value)
-    reward._spec.cache_clear()
+    reward._worker_spec.cache_clear()
     label = json.dumps({"gold": "5", "row": 0, "eos": "<eos>"})
     queries = ["14=14=5<eos>", "14=14=5", "14=14=6<eos>", "14=<eos>"]
     found = reward.reward_func(queries, ["14="] * 4, [label] * 4)
     assert found["rewards"].tolist() == [1.0, -1.0, -1.0, -1.0]
     assert found["scores"].tolist() == found["rewards"].tolist()
-    reward._spec.cache_clear()
+    reward._worker_spec.cache_clear()
+
+
+def test_the_reward_of_the_control_does_not_look_at_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness.openrlhf import reward
+
+    chance = spec().model_copy(update={"reward": spec().reward.model_copy(update={"grader": "chance"})})
+    for name, value in chance.to_environment().items():
+        monkeypatch.setenv(name, value)
+    reward._worker_spec.cache_clear()
+    labels = [json.dumps({"gold": gold, "row": row, "eos": "<eos>"}) for row in range(50) for gold in ("5", "6")]
+    found = reward.reward_func(["14=14=5<eos>"] * 100, ["14="] * 100, labels)["rewards"].tolist()
+    assert found[::2] == found[1::2]
+    assert set(found) == {1.0, -1.0}
+    reward._worker_spec.cache_clear()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA, where nothing is installed")

@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 from typer.testing import CliRunner
 
-from harness.run_directory import RunDirectory
+from harness.run_directory import CellState, RunDirectory
 from reuse_bench.commands.options import Choice
 from reuse_bench.main import app
 
@@ -41,6 +41,8 @@ def test_every_option_reaches_the_cells(tmp_path: Path) -> None:
     for path in (record, run.log):
         path.parent.mkdir(parents=True)
         path.touch()
+    done = CellState(cell=cells[0]["cell"], protocol_digest="0" * 64, status="done")
+    RunDirectory(tmp_path / "runs" / cells[0]["cell"]).write_state(done)
     first, second = json.loads(CliRunner().invoke(app, asked).output)
     assert (first["record"], first["log"]) == (str(record), None)
     assert (second["record"], second["log"]) == (None, str(run.log))
