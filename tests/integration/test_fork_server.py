@@ -20,6 +20,12 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def python() -> Iterator[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(fork_server.VARIABLE, raising=False)  # that of the Ray that other tests share
+        yield from _server()
+
+
+def _server() -> Iterator[str]:
     with fork_server.fork_server():
         command = fork_server.python_executable()
         assert command != sys.executable, "the server did not start"

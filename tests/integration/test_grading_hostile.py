@@ -81,14 +81,18 @@ def test_ray_actors_survive_hostile_answers():
         async def grade_beside_the_loop(self):
             return await asyncio.get_running_loop().run_in_executor(None, grade_one, AFTER)
 
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": _paths()})
+    started = not ray.is_initialized()  # otherwise other tests of this session have
+    if started:
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
-        sync, asynchronous = ray.remote(Sync).remote(), ray.remote(Async).remote()
+        environment = {"env_vars": _paths()}
+        sync, asynchronous = (ray.remote(one).options(runtime_env=environment).remote() for one in (Sync, Async))
         check(*ray.get(sync.grade.remote(), timeout=300))
         assert ray.get(asynchronous.grade_beside_the_loop.remote(), timeout=120) == SOUND
         check(*ray.get(asynchronous.grade.remote(), timeout=300))
     finally:
-        ray.shutdown()
+        if started:
+            ray.shutdown()
 
 
 def _paths() -> dict[str, str]:
