@@ -43,6 +43,9 @@ from harness.openrlhf import cpu
 VARIABLE = "REUSE_BENCH_FORK_SERVER"
 """The command that forks the server of this run, where there is one."""
 CLIENT = Path(__file__).with_name("fork_client.py")
+ROOT = Path(__file__).resolve().parents[1]
+WHOSE = "whose"
+"""The file beside the command that says which environment and checkout the server has."""
 PRELOADED = (
     "transformers.models.qwen3.modeling_qwen3",
     "transformers.trainer",
@@ -69,9 +72,23 @@ SURVIVING_THREADS = {"jemalloc_bg_thd"}
 
 
 def python_executable() -> str:
-    """What to run in place of ``sys.executable``: a command that forks the server, or a Python of its own."""
+    """What to run in place of ``sys.executable``: a command that forks the server, or a Python of its own.
+
+    A server of another environment or checkout, inherited from a run around this one, has other modules: it is not used.
+    """
     command = os.environ.get(VARIABLE)
-    return command if command and Path(command).exists() else sys.executable
+    if not command:
+        return sys.executable
+    try:
+        whose = Path(command).with_name(WHOSE).read_text()
+    except OSError:
+        return sys.executable
+    return command if whose == _here() else sys.executable
+
+
+def _here() -> str:
+    """The environment and the checkout that modules come from."""
+    return f"{sys.prefix}\n{ROOT}\n"
 
 
 def worker_runtime_env() -> dict[str, str]:
@@ -88,15 +105,16 @@ def fork_subprocesses() -> None:
 @contextmanager
 def fork_server() -> Iterator[None]:
     """Have the processes of this run forked while the block lasts, where that is possible: without CUDA."""
-    if cpu.has_cuda() or os.environ.get(VARIABLE):
+    if cpu.has_cuda() or python_executable() != sys.executable:
         yield
         return
     with tempfile.TemporaryDirectory(prefix="reuse-bench-") as folder:
         address, command = str(Path(folder) / "socket"), Path(folder) / "python"
         command.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, "-I", "-S", str(CLIENT), address])} "$@"\n')
         command.chmod(0o700)
-        root = str(Path(__file__).resolve().parents[1])
-        search = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+        Path(folder, WHOSE).write_text(_here())
+        search = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        around = os.environ.get(VARIABLE)
         server = subprocess.Popen(
             [sys.executable, "-m", "harness.fork_server", address],
             env=os.environ | cpu.environment() | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": search},
@@ -113,6 +131,8 @@ def fork_server() -> Iterator[None]:
             yield
         finally:
             os.environ.pop(VARIABLE, None)
+            if around:
+                os.environ[VARIABLE] = around
             server.stdin.close()
             server.wait()
 

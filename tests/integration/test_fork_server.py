@@ -168,3 +168,13 @@ def test_a_process_ends_with_who_asked_for_it(python: str, tmp_path: Path) -> No
     starter.wait()
     assert gone(pid)
     starter.stdout.close()
+
+
+def test_a_server_of_another_environment_or_checkout_is_not_used(
+    python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert fork_server.python_executable() == python
+    for other in (f"{tmp_path}\n{fork_server.ROOT}\n", f"{sys.prefix}\n{tmp_path}\n"):
+        (tmp_path / fork_server.WHOSE).write_text(other)
+        monkeypatch.setenv(fork_server.VARIABLE, str(tmp_path / "python"))
+        assert fork_server.python_executable() == sys.executable
