@@ -74,7 +74,7 @@ SURVIVING_THREADS = {"jemalloc_bg_thd"}
 def python_executable() -> str:
     """What to run in place of ``sys.executable``: a command that forks the server, or a Python of its own.
 
-    A server of another environment or checkout, inherited from a run around this one, has other modules: it is not used.
+    A server of another environment or checkout, inherited from a run around this one, has other modules: no use of it.
     """
     command = os.environ.get(VARIABLE)
     if not command:
