@@ -148,7 +148,7 @@ def test_a_reader_that_has_enough_ends_the_output_without_a_word() -> None:
 
 
 def test_output_is_utf_8_whatever_the_locale() -> None:
-    done = through_the_shell("", "show", "protocol", "tiny", PYTHONIOENCODING="ascii")
+    done = through_the_shell("", "show", "protocol", "tiny", PYTHONIOENCODING="ascii", COLUMNS="60")
     assert done.stderr == b"exit=0\n"
     assert "…" in done.stdout.decode()
 
