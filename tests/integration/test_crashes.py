@@ -16,6 +16,7 @@ import pytest
 
 from harness import lifetime
 from harness.run_directory import RunDirectory
+from tests import small_disk as disks
 
 pytestmark = [pytest.mark.slow, pytest.mark.stack]
 
@@ -150,15 +151,8 @@ def test_killed_twice_and_left_alone_come_to_the_same(left_alone: Command, tmp_p
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk that has room for what a cell writes before its first checkpoint, which takes 1.4 MB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1200k", "none", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("a file system can be mounted by root only")
-    try:
+    with disks.small_disk(tmp_path / "small", "1200k") as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def test_a_disk_that_is_full_for_a_while(small_disk: Path, tmp_path: Path, ray_address: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from harness.protocol import load_protocol
 from harness.runner import CellFailedError, CellJob, Places
 from methods.errors import UserError
 from reuse_bench.main import app
+from tests import small_disk as disks
 
 SMOKE = load_protocol("smoke")
 CELL = Cell("smoke", "tiny-qwen3", 2, "respo", 0)
@@ -25,15 +24,8 @@ CELL = Cell("smoke", "tiny-qwen3", 2, "respo", 0)
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     """A disk of 4 MB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("a file system can be mounted by root only")
-    try:
+    with disks.small_disk(tmp_path / "small", "4m") as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 @pytest.fixture
