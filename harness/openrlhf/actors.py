@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import openrlhf.trainer.ppo_trainer as ppo_trainer
+import openrlhf.trainer.ray.launcher as launcher
 import openrlhf.trainer.ray.ppo_actor as ppo_actor
 import openrlhf.trainer.ray.vllm_engine as vllm_engine
 import ray
@@ -24,7 +25,7 @@ import torch.distributed as dist
 from vllm.sampling_params import RequestOutputKind
 
 from harness.fork_server import fork_subprocesses
-from harness.openrlhf import cpu
+from harness.openrlhf import cpu, ports
 from harness.openrlhf.loss import MethodLoss
 from harness.openrlhf.step_log import StepLog
 from harness.openrlhf.worker_spec import WorkerSpec
@@ -286,6 +287,7 @@ class OrderedDriver(_BaseDriver):  # type: ignore[misc]
 
 
 ppo_actor.ActorPPOTrainer = MethodTrainer
+ports.install(launcher, ppo_actor)
 if not cpu.has_cuda():
     ppo_actor.stateless_init_process_group = cpu.GlooGroup
     cpu.configure_deepspeed()

@@ -18,6 +18,8 @@ from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from typing import Any
 
+from harness.openrlhf.ports import quiet_port
+
 THREADS_VARIABLE = "REUSE_BENCH_CPU_THREADS"
 """How many threads each process of a run may compute with; 1 where nothing is said.
 
@@ -48,7 +50,9 @@ def threads() -> int:
 
 def environment() -> dict[str, str]:
     """What every process of a run needs in its environment on a CPU, best from its start."""
+    port = quiet_port()
     return {
+        **({"VLLM_PORT": str(port)} if port else {}),  # where vLLM starts to look for a free one
         "DS_ACCELERATOR": "cpu",
         "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB; the default is half the memory
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
