@@ -310,7 +310,7 @@ def _run_children(
             time.sleep(POLL_SECONDS)
             codes = [child.poll() for child in children]
             done = sum(counter.count() for counter in counters)
-            tell(done, total, "starting" if not done else "grading" if done >= total else "generating")
+            tell(done, total, "none finished yet" if not done else "grading" if done >= total else "generating")
     for job, code in zip(jobs, codes, strict=True):
         if code:
             _raise_failure(Path(job["out"]), log, code)
