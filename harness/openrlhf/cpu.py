@@ -31,6 +31,8 @@ ENGINE_OPTIONS = {
     "worker_extension_cls": "harness.openrlhf.cpu.CpuWorkerExtension",
     # A request with a seed of its own, whose prompt is cut into chunks, ends vLLM's CPU engine with an error.
     "enable_chunked_prefill": False,
+    # Counters of a server, a few for each token, which nobody reads here.
+    "disable_log_stats": True,
 }
 """What vLLM's engine is told on a CPU."""
 
