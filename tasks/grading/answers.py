@@ -29,7 +29,14 @@ MAX_ANSWERS = 64
 _RELATIONS = {"=", "<", ">", r"\le", r"\ge", r"\ne", r"\approx", r"\in", ":="}
 _MATRICES = {"pmatrix", "bmatrix", "matrix", "vmatrix", "Vmatrix", "Bmatrix", "smallmatrix", "array"}
 _LISTS = {"cases", "aligned", "align", "gathered", "split", "array", "rcases", "dcases"}
-_CONDITIONS = re.compile(r"\s*for (?:all|any|every|each|some)\b|\s*for\b|\s*where\b|\s*with\b")
+_CONDITIONS = re.compile(r"\s*for (?:all|any|every|each|some)\b|\s*for\b|\s*where\b|\s*with\b|\s*only\b")
+_COMPARING = {"<", ">", r"\le", r"\ge", r"\ne"}
+# Words that lead to the answer: "The answer is", "Total:", "all". Those that change its meaning are not among them.
+_LEADS = r"[A-Za-z' ]{0,60}(?:\b(?:is|are|answer|be)|(?<=[A-Za-z]{3}):)\s*:?"
+_LEADING = re.compile(
+    rf"(?:\\text\w*\s*\{{(?:{_LEADS}|\s*(?:for )?(?:all|any|every))\s*\}}\s*:?|{_LEADS}(?<=[\s:]))(?=\s*[^\s.:}}])"
+)
+_CHANGING = re.compile(r"\b(?:not|no|never|least|most|more|less|than|about|between|except|approximately|n't)\b", re.I)
 
 
 @dataclass(frozen=True)
@@ -56,9 +63,24 @@ class Group:
 
 @dataclass(frozen=True)
 class Union:
-    """Sets of real numbers joined by a union sign."""
+    """Sets of real numbers joined by a union sign, or by "or"."""
 
     parts: tuple[Thing, ...]
+
+
+@dataclass(frozen=True)
+class Meet:
+    """Sets of real numbers, or conditions, that all hold."""
+
+    parts: tuple[Thing, ...]
+
+
+@dataclass(frozen=True)
+class Without:
+    """A set of real numbers without another."""
+
+    whole: Thing
+    left_out: Thing
 
 
 @dataclass(frozen=True)
@@ -126,15 +148,29 @@ class Approximate:
     rounded: Value
 
 
-Thing = Value | Group | Union | Named | Equation | Inequality | Ratio | Based | Matrix | Known | Approximate
+Thing = (
+    Value
+    | Group
+    | Union
+    | Meet
+    | Without
+    | Named
+    | Equation
+    | Inequality
+    | Ratio
+    | Based
+    | Matrix
+    | Known
+    | Approximate
+)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Everything that an answer lists. ``alternatives``: the word "or" stands between the things."""
+    """Everything that an answer lists. ``joined``: what stands between the things: "or", "and", or commas."""
 
     things: tuple[Thing, ...]
-    alternatives: bool = False
+    joined: str = ","
 
 
 def plain_words(text: str) -> str:
@@ -144,33 +180,71 @@ def plain_words(text: str) -> str:
     )
     text = re.sub(r"\\[,;:! ]|\\q?quad|[{}$~]", " ", text)
     text = re.sub(r"\s+", " ", text).strip(" .,;:").casefold()
-    inner = re.fullmatch(r"\(([a-z])\)", text)
-    return inner.group(1) if inner else re.sub(r"\s*([^\w\s])\s*", r"\1", text)
+    inner = re.fullmatch(r"(?:(?:option|choice|answer) ?:? ?)?\(?([a-z])\)?", text)
+    if inner:
+        return inner.group(1)
+    return re.sub(r"\s*([^\w\s])\s*", r"\1", re.sub(r"^(?:an?|the) (?=\w\w)", "", text))
 
 
-def read(text: str, several: bool | None = None) -> Answer:
+def read(text: str, several: bool | None = None, units: bool = True) -> Answer:
     """The shape of an answer.
 
     Args:
         text: the answer.
         several: whether ``1,234`` is a list; None or False: it is a number, when it can be one.
+        units: whether short bare words such as ``mg`` are units.
 
     Raises:
         Unreadable: it has none that is known.
     """
     if not several:
         text = _join_thousands(text)
-    tokens = tokenize(text)
+    tokens = _of_french_schools(tokenize(_without_leading_words(text), units))
     if not tokens:
         raise Unreadable("empty")
+    tokens = _condition_of_set(tokens) or _unwrap(tokens)
     things: list[Thing] = []
-    for part in _expand(_unwrap(tokens)):
+    for part in _expand(tokens):
         things.extend(_things(part))
         if len(things) > MAX_ANSWERS:
             raise Unreadable("too many answers")
     if not things:
         raise Unreadable("empty")
-    return Answer(tuple(things), any(token.text in ("or", r"\or") for token in _outside(tokens)))
+    between = {token.text for token in _outside(tokens)}
+    joined = "or" if between & {"or", r"\or"} else "and" if between & {"and", r"\and"} else ","
+    return Answer(tuple(things), joined)
+
+
+def _without_leading_words(text: str) -> str:
+    match = _LEADING.match(text)
+    return text if match is None or _CHANGING.search(match.group()) else text[match.end() :]
+
+
+def _of_french_schools(tokens: list[Token]) -> list[Token]:
+    """``]0,1[`` as ``(0,1)``."""
+    if len(tokens) < 3 or {"[", "]"} & {token.text for token in tokens[1:-1]}:
+        return tokens
+    left, right = tokens[0].text, tokens[-1].text
+    if (left == "]" and right in ("[", "]", ")")) or (left in "([" and right == "["):
+        return [Token("op", "(" if left == "]" else left), *tokens[1:-1], Token("op", ")" if right == "[" else right)]
+    return tokens
+
+
+def _condition_of_set(tokens: list[Token]) -> list[Token] | None:
+    r"""The condition of ``\{x : x > 2\}``, ``\{x \in \mathbb{R} \mid x > 2\}``; None for all that is no such set."""
+    if tokens and tokens[0].text != r"\{":
+        sides = _split(tokens, r"\in", "=") if tokens[-1].text == r"\}" else []
+        if len(sides) == 2 and sides[1] and _is_name(sides[0]):
+            tokens = sides[1]
+    if len(tokens) < 5 or tokens[0].text != r"\{" or _match(tokens, 0) != len(tokens) - 1:
+        return None
+    inner = tokens[1:-1]
+    place = next((index for index, token in enumerate(inner) if token.text in (":", "|")), None)
+    if place is None or not any(token.text in _COMPARING | {r"\in"} for token in inner[place + 1 :]):
+        return None
+    name, *numbers = _split(inner[:place], r"\in")
+    real = [token.text for part in numbers for token in part] in ([], ["R"])
+    return inner[place + 1 :] if real and _is_name(name) == "variable" else None
 
 
 _THOUSANDS = re.compile(r"(?<![\d,.])([1-9]\d{0,2}(?:,\d{3})+)(?![\d,]|\s*,\s*\d)")
@@ -226,7 +300,7 @@ def _split(tokens: list[Token], *separators: str) -> list[list[Token]]:
 
 def _expand(tokens: list[Token]) -> list[list[Token]]:
     r"""One token list for each choice of signs, list by list: ``1 \pm a, b`` gives three things in two lists."""
-    pieces = _split(tokens, ",", ";", "and", "or", r"\or")
+    pieces = _split(tokens, ",", ";", "and", "or", r"\or", r"\and")
     pieces = [piece for piece in pieces if piece]
     result: list[list[Token]] = []
     for piece in pieces:
@@ -252,7 +326,7 @@ def _expand(tokens: list[Token]) -> list[list[Token]]:
 def _things(tokens: list[Token]) -> list[Thing]:
     """What one piece of a list is: mostly one thing; several for a list inside a command or after a name."""
     tokens = _without_condition(tokens)
-    if not tokens:
+    if not tokens or tokens[0].text == r"\forall":
         return []
     if tokens[0].text.startswith(r"\begin:") and _match(tokens, 0) == len(tokens) - 1:
         name = tokens[0].text.partition(":")[2]
@@ -261,7 +335,7 @@ def _things(tokens: list[Token]) -> list[Thing]:
             return [
                 thing
                 for row in rows
-                for thing in _things([token for token in row if token.text not in ("&", r"\or")])
+                for thing in _things([token for token in row if token.text not in ("&", r"\and")])
                 if row
             ]
     if tokens[0].text == r"\{" and _match(tokens, 0) == len(tokens) - 1 and len(tokens) > 2:
@@ -274,22 +348,38 @@ def _things(tokens: list[Token]) -> list[Thing]:
 
 
 def _without_condition(tokens: list[Token]) -> list[Token]:
-    """Without "for all x" and its like at the end, and without words before a colon."""
+    """Without "for all x" and its like at the end, and without ``(x > 0)`` after an equation."""
     for index, token in enumerate(tokens):
-        if index and token.kind == "text" and _CONDITIONS.match(token.text + " "):
+        if index and (token.text == r"\forall" or (token.kind == "text" and _CONDITIONS.match(token.text + " "))):
             return tokens[:index]
+    texts = [token.text for token in tokens]
+    if texts[-1:] == [")"] and "=" in texts and _COMPARING & set(texts):
+        start = next((index for index in range(len(tokens)) if _ends_at(tokens, index)), 0)
+        if "=" in texts[:start] and _COMPARING & set(texts[start:]):
+            return tokens[:start]
     return tokens
+
+
+def _ends_at(tokens: list[Token], start: int) -> bool:
+    """Whether the bracket that opens here closes at the very end."""
+    return tokens[start].text == "(" and _match(tokens, start) == len(tokens) - 1
 
 
 def _thing(tokens: list[Token]) -> Thing:
     if not tokens:
         raise Unreadable("something is missing")
-    tokens = [token for token in tokens if token.text != r"\ldots" or token.kind != "op"] or tokens
     relations = [token for token in _outside(tokens) if token.kind == "op" and token.text in _RELATIONS]
     if relations:
         return _relation(tokens)
     if any(token.text == r"\cup" for token in _outside(tokens)):
         return Union(tuple(_thing(part) for part in _split(tokens, r"\cup")))
+    if any(token.text == r"\cap" for token in _outside(tokens)):
+        return Meet(tuple(_thing(part) for part in _split(tokens, r"\cap")))
+    if tokens[0].kind == "set" and len(tokens) > 3 and tokens[1].text == "-" and tokens[2].text == r"\{":
+        tokens = [tokens[0], Token("op", r"\setminus"), *tokens[2:]]
+    pieces = _split(tokens, r"\setminus")
+    if len(pieces) == 2 and all(pieces):
+        return Without(_thing(pieces[0]), _thing(pieces[1]))
     if (known := _known(tokens)) is not None:
         return known
     if (grouped := _group(tokens)) is not None:
@@ -300,6 +390,11 @@ def _thing(tokens: list[Token]) -> Thing:
         return Ratio(tuple(_value(part) for part in parts), written)
     if (based := _based(tokens)) is not None:
         return based
+    if (multiple := _multiple_of_matrix(tokens)) is not None:
+        return multiple
+    named = tokens[0].kind == "sym" and tokens[0].text.isupper() and len(tokens) > 2 and _ends_at(tokens, 1)
+    if named and isinstance(point := _group(tokens[1:]), Group):  # P(2, 4)
+        return Named(tokens[0].text, "other", point)
     return _value(tokens)
 
 
@@ -322,29 +417,23 @@ def _known(tokens: list[Token]) -> Known | None:
         return Known("empty")
     if [token.text.casefold() for token in tokens] in (["none"], ["no solution"], ["no solutions"], ["no", "solution"]):
         return Known("empty")
+    if [token.text.casefold() for token in tokens] in (["all real numbers"], ["all reals"]):
+        return Known("R")
     if tokens[-1].text == r"\infty" and len(tokens) == 1 + (tokens[0].text in "+-"):
         return Known("-inf" if tokens[0].text == "-" else "+inf")
-    pieces = _split(tokens, r"\setminus")
-    if len(pieces) == 2 and all(pieces) and pieces[0][0].text == "R" and pieces[1][0].text == r"\{":
-        inner = _split(pieces[1][1:-1], ",")
-        return Known("R\\" + ";".join("".join(token.text for token in piece) for piece in inner))
     return None
 
 
 def _group(tokens: list[Token]) -> Thing | None:
     """A matrix, set, tuple or interval; None when the tokens are none of these."""
     first = tokens[0]
-    if (first.text == "]" and tokens[-1].text in ("[", "]")) or (first.text == "[" and tokens[-1].text == "["):
-        swapped = {"]": "(", "[": "["}[first.text], {"[": ")", "]": "]"}[tokens[-1].text]  # ]0,1[ of French schools
-        tokens = [Token("op", swapped[0]), *tokens[1:-1], Token("op", swapped[1])]
-        first = tokens[0]
     if not opens(first) or first.text in (r"\lfloor", r"\lceil") or _match(tokens, 0) != len(tokens) - 1:
         return None
     if first.text.startswith(r"\begin:"):
         if first.text.partition(":")[2] not in _MATRICES:
             raise Unreadable(f"{first.text} is not known")
         rows = [row for row in _split(tokens[1:-1], "\\\\") if row]
-        return Matrix(tuple(tuple(_thing(cell) for cell in _split(row, "&", r"\or")) for row in rows))
+        return Matrix(tuple(tuple(_thing(cell) for cell in _split(row, "&", r"\and")) for row in rows))
     if first.text == "{":
         return _thing(tokens[1:-1]) if len(tokens) > 2 else None
     pieces = _split(tokens[1:-1], ",", ";")
@@ -352,7 +441,7 @@ def _group(tokens: list[Token]) -> Thing | None:
         return Group("{", "}", tuple(thing for piece in _expand(tokens[1:-1]) for thing in _things(piece)))
     if len(pieces) == 1:
         inner = _outside(tokens[1:-1])
-        if first.text == "(" and len(tokens) > 2 and opens(tokens[1]) and tokens[1].text.startswith(r"\begin:"):
+        if first.text in ("(", "[") and len(tokens) > 2 and opens(tokens[1]) and tokens[1].text.startswith(r"\begin:"):
             return _group(tokens[1:-1])
         if any(token.text == ":" for token in inner):
             return _thing(tokens[1:-1])
@@ -362,13 +451,39 @@ def _group(tokens: list[Token]) -> Thing | None:
     return Group(first.text, tokens[-1].text, tuple(_thing(piece) for piece in pieces))
 
 
+def _multiple_of_matrix(tokens: list[Token]) -> Matrix | None:
+    r"""``\frac{1}{5}\begin{pmatrix} 1 \\ -18 \end{pmatrix}``, multiplied out."""
+    place = next((index for index, token in enumerate(tokens) if token.text.startswith(r"\begin:")), 0)
+    while place and tokens[place - 1].text in ("(", "["):
+        place -= 1
+    if not place or _match(tokens, place) != len(tokens) - 1:
+        return None
+    matrix, factor = _group(tokens[place:]), tokens[:place]
+    if not isinstance(matrix, Matrix):
+        return None
+    if factor[-1].text == "*" and len(factor) > 1:
+        factor = factor[:-1]
+    if [token.text for token in factor] == ["-"]:
+        factor = [*factor, Token("num", "1")]
+    (tree,) = readings(factor)[:1]
+    cells = []
+    for row in matrix.rows:
+        if not all(isinstance(cell, Value) for cell in row):
+            return None
+        values = [cell.trees for cell in row if isinstance(cell, Value)]
+        cells.append(tuple(Value(tuple(("mul", tree, one) for one in trees)) for trees in values))
+    return Matrix(tuple(cells))
+
+
 def _based(tokens: list[Token]) -> Based | None:
     sign = ""
     if tokens[0].text == "-":
         sign, tokens = "-", tokens[1:]
+    if len(tokens) > 4 and tokens[0].text == "(" and tokens[2].text == ")":  # (4210)_5
+        tokens = [tokens[1], *tokens[3:]]
     if len(tokens) < 3 or tokens[0].kind != "num" or tokens[1].text != "_":
         return None
-    rest = [token for token in tokens[2:] if token.text not in "{}"]
+    rest = [token for token in tokens[2:] if token.text not in ("{", "}", "(", ")", "base")]
     words = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
     words |= {"eleven": 11, "twelve": 12, "sixteen": 16}
     written = "".join(token.text for token in rest).rstrip(".")
@@ -387,7 +502,9 @@ def _is_name(tokens: list[Token]) -> str:
     """
     if not tokens:
         return "other"
-    if any(token.kind in ("num", "set") for token in _outside(tokens)):
+    outside = _outside(tokens)
+    numbers = [token for before, token in itertools.pairwise([None, *outside]) if before is None or before.text != "_"]
+    if any(token.kind == "set" for token in outside) or any(token and token.kind == "num" for token in numbers):
         return ""
     rest = tokens
     if rest[0].kind == "sym" or (rest[0].kind == "text" and len(rest[0].text) == 1):
@@ -418,15 +535,15 @@ def _written(tokens: list[Token]) -> str:
 def _relation(tokens: list[Token]) -> Thing:
     tokens = [Token("op", "=") if token.text == ":=" else token for token in tokens]
     signs = [token.text for token in _outside(tokens) if token.kind == "op" and token.text in _RELATIONS]
-    sides = _split(tokens, *_RELATIONS)
+    sides = [_letters(side) for side in _split(tokens, *_RELATIONS)]
     if r"\approx" in signs:
         return _approximate(sides, signs)
     if signs[-1] == r"\in" and len(signs) == 1:
-        return Named(_written(sides[0]), _is_name(sides[0]) or "other", _thing(sides[1]))
-    if set(signs) <= {"<", ">", r"\le", r"\ge"}:
-        return Inequality(tuple(tuple(readings(side)) for side in sides), tuple(signs))
-    if signs == [r"\ne"]:
-        return Inequality(tuple(tuple(readings(side)) for side in sides), (r"\ne",))
+        if not (kind := _is_name(sides[0])):
+            raise Unreadable("what is no name is in a set")
+        return Named(_written(sides[0]), kind, _thing(sides[1]))
+    if set(signs) <= {"<", ">", r"\le", r"\ge"} or signs == [r"\ne"]:
+        return Inequality(tuple(_side(side) for side in sides), tuple(signs))
     if set(signs) != {"="}:
         raise Unreadable("a mixture of relations")
     right = _thing(sides[-1])
@@ -439,26 +556,45 @@ def _relation(tokens: list[Token]) -> Thing:
     except Unreadable:
         if not kind:
             raise
+    if kind == "other" == _is_name(sides[-1]) and left and isinstance(right, Value):
+        return Equation(left, right.trees)  # MR = MC
     if kind:
         return Named(_written(first), kind, right, left)
     if isinstance(right, Value):
         return Equation(left, right.trees, right)
+    if left and not symbols(left[0]):
+        raise Unreadable("a number and what is none")
     return Named(_written(first), "other", right, left)
 
 
+def _letters(side: list[Token]) -> list[Token]:
+    r"""``\text{LRAC}`` as its letters, as the other side may have it."""
+    if len(side) == 1 and side[0].kind == "text" and len(side[0].text) > 1 and side[0].text.isupper():
+        return [Token("sym", letter) for letter in side[0].text]
+    return side
+
+
+def _side(tokens: list[Token]) -> tuple[Tree, ...]:
+    """A side of an inequality; a bound on ``f(x)`` is a bound on one symbol."""
+    return (("sym", _written(tokens)),) if _is_name(tokens) == "function" else tuple(readings(tokens))
+
+
 def _check_chain(middle: list[list[Token]], last: Thing) -> None:
-    """Numbers between the first sign and the last must be the last one: ``x = 6 = 5`` offers two answers."""
-    if not isinstance(last, Value) or symbols(last.trees[0]):
-        return
+    """Between the first sign and the last: what is a number must be the last one: ``x = 6 = 5`` offers two answers."""
     for side in middle:
         trees = readings(side)
-        if not symbols(trees[0]) and not any(same_number(a, b) for a in trees for b in last.trees):
+        if symbols(trees[0]):
+            continue
+        ends = last.trees if isinstance(last, Value) and not symbols(last.trees[0]) else ()
+        if not any(same_number(a, b) for a in trees for b in ends):
             raise Unreadable("sides that differ")
 
 
 def _approximate(sides: list[list[Token]], signs: list[str]) -> Thing:
     r"""``\approx 3.14``, ``x \approx 3.14``: the number. ``x = \pi/4 \approx 0.785``: both."""
     cut = signs.index(r"\approx")
+    if cut < len(signs) - 1:
+        raise Unreadable("a relation after a rounded value")
     head: list[Token] = []
     for index, side in enumerate(sides[: cut + 1]):
         head.extend([Token("op", signs[index - 1])] if index else [])
@@ -466,7 +602,9 @@ def _approximate(sides: list[list[Token]], signs: list[str]) -> Thing:
     rounded = _thing(sides[-1])
     if not head or _is_name(head):
         return rounded
-    return Approximate(_thing(head), rounded) if isinstance(rounded, Value) else _thing(head)
+    if not isinstance(rounded, Value):
+        raise Unreadable("rounded to what is no number")
+    return Approximate(_thing(head), rounded)
 
 
 # --- values ----------------------------------------------------------------------------------------------------------

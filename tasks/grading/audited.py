@@ -5,9 +5,10 @@ docs/grading.md argues every rule.
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from tasks.grading.answers import (
@@ -19,11 +20,13 @@ from tasks.grading.answers import (
     Inequality,
     Known,
     Matrix,
+    Meet,
     Named,
     Ratio,
     Thing,
     Union,
     Value,
+    Without,
     plain_words,
     read,
 )
@@ -37,11 +40,13 @@ from tasks.grading.values import (
     Undecided,
     Undefined,
     about_equal,
+    compare_numbers,
     exact,
     same_equation,
     same_function,
     same_number,
     same_up_to_factor,
+    substitute,
     symbols,
 )
 
@@ -50,7 +55,7 @@ _REMEMBERED = 50_000
 _INTEGER = re.compile(r"[+-]?\d{1,30}")
 _TIME = re.compile(r"\d{1,2}:\d\d")
 _MARKUP = re.compile(r"(?<!\\)\$")
-_HUNDRED: Tree = ("num", Fraction(100), None)
+_ONE: Tree = ("num", Fraction(1), None)
 
 
 class AuditedGrader:
@@ -92,9 +97,49 @@ def _judge(gold: str, answer: str, rule: Rule) -> Judgement:
     gold, answer = gold.strip(), answer.strip()
     if not gold:
         return error("the gold is empty")
-    as_written, gold = gold, repaired(gold)
     if _INTEGER.fullmatch(gold) and _INTEGER.fullmatch(answer):
         return RIGHT if int(gold) == int(answer) else wrong("not equal")
+    judgement = _judge_reading(gold, answer, rule)
+    if judgement.verdict == "wrong":
+        for other_gold, other_answer, units in _other_readings(gold, answer):
+            if _judge_reading(other_gold, other_answer, rule, units).verdict == "right":
+                return RIGHT
+    return judgement
+
+
+# "(A) 27": the letter of a choice before its text, which must be one thing and no second thought.
+_CHOICE = re.compile(
+    r"(?:\\(?:text\w*|math\w+|mbox)\s*\{\s*)?\(([A-E])\)\s*(\})?((?:\\[ ,;:!]|\\q?quad|~|:|\.|\s)*)(.+)"
+)
+_CHOSEN = re.compile(
+    r"(?!.*(?:\([A-E]\)|\b(?:or|and|not|if|is|wrong)\b))(?:[-\d.($]|\\(?:[dt]?frac|sqrt|pi|\$)|[A-Za-z ]+\}?$)"
+)
+_OF_TIME = re.compile(r"\s*(?:\\left)?\(\s*t\s*(?:\\right)?\)")
+_DERIVATIVE = re.compile(r"\\d?dot\b|\\prime|'|\\frac\{\s*d")
+_LIST_OF_THOUSANDS = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?!\d|[.,]\d)")
+
+
+def _other_readings(gold: str, answer: str) -> Iterator[tuple[str, str, bool]]:
+    """Gold, answer and whether bare words are units, as they may be meant too."""
+    if (choice := _CHOICE.fullmatch(answer)) and _CHOSEN.match(choice[4]):
+        inside = choice[0].startswith("\\") and choice[2] is None  # \text{(A) 27}
+        yield gold, choice[4].rstrip("}") if inside else choice[4], True
+        yield gold, choice[1], True
+    if _OF_TIME.search(gold + answer) and _DERIVATIVE.search(gold):
+        for units in (True, False):
+            yield _OF_TIME.sub("", gold), _OF_TIME.sub("", answer), units
+    if re.search(r",\s|and|or|;", answer) and (joined := _LIST_OF_THOUSANDS.sub(_without_commas, answer)) != answer:
+        yield gold, joined, True
+    if re.search("[a-zA-Z]", gold) and re.search("[a-zA-Z]{2}", answer):
+        yield gold, answer, False
+
+
+def _without_commas(match: re.Match[str]) -> str:
+    return match.group().replace(",", "")
+
+
+def _judge_reading(gold: str, answer: str, rule: Rule, units: bool = True) -> Judgement:
+    as_written, gold = gold, repaired(gold)
     if rule.family == "integer":
         return _judge_integer(gold, answer)
     if _MARKUP.sub("", as_written).split() == _MARKUP.sub("", answer).split():
@@ -109,10 +154,10 @@ def _judge(gold: str, answer: str, rule: Rule) -> Judgement:
             return wrong("other words")
         return error(f"the gold cannot be read: {caught}")
     try:
-        given = _united(read(answer, several=len(wanted) > 1))
+        given = _united(read(answer, several=len(wanted) > 1, units=units), wanted)
     except Unreadable as caught:
         return wrong(f"not understood: {caught}")
-    given = _without_domains(given, wanted)
+    given = _as_one_point(_without_domains(given, wanted), wanted)
     if len(wanted) != len(given):
         return wrong(f"{len(given)} answers where {len(wanted)} are asked for")
     comparison = _Comparison(rule, gold)
@@ -133,6 +178,8 @@ def _judge_integer(gold: str, answer: str) -> Judgement:
     if len(things) != 1:
         return wrong(f"{len(things)} answers where 1 is asked for")
     value = _bare(things[0])
+    if isinstance(value, Based) and value.base == 10:
+        value = Value((("num", Fraction(int(value.digits)), None),))
     if not isinstance(value, Value):
         return wrong("not an integer")
     number: Tree = ("num", Fraction(target), None)
@@ -162,22 +209,54 @@ def _is_prose(gold: str) -> bool:
     return bool(commands and not re.search("[A-Za-z]", outside)) or (len(words) > 2 and words.isalpha())
 
 
-def _united(answer: Answer) -> tuple[Thing, ...]:
-    """The things listed; inequalities told apart by "or" are one set."""
-    if answer.alternatives and all(isinstance(thing, Inequality) for thing in answer.things):
-        return (Union(answer.things),)
-    return answer.things
+def _united(answer: Answer, wanted: tuple[Thing, ...] = ()) -> tuple[Thing, ...]:
+    """The things listed; but conditions on one variable are one set of numbers.
+
+    "or" joins them. "and" and commas stand for what they have in common; commas also join those that have nothing.
+    """
+    things = answer.things
+    conditions = all(isinstance(thing, Inequality | Named) for thing in things) and any(
+        isinstance(thing, Inequality) for thing in things
+    )
+    one_set = len(wanted) == 1 and isinstance(_bare(wanted[0]), Union | Inequality | Known)
+    one_set &= not any(isinstance(thing, Value) for thing in things)
+    if len(things) < 2 or not (conditions or one_set):
+        return things
+    sides = [side[0] for thing in things if isinstance(thing, Inequality) for side in thing.sides]
+    names = frozenset(thing.name for thing in things if isinstance(thing, Named)).union(*map(symbols, sides))
+    if len(names) > 1:
+        return things
+    joined: Union | Meet = Union(things)
+    if answer.joined != "or":
+        joined = Meet(things)
+        if answer.joined == "," and real_set(joined) == []:
+            joined = Union(things)
+    return things if real_set(joined) is None else (joined,)
 
 
 def _without_domains(given: tuple[Thing, ...], wanted: tuple[Thing, ...]) -> tuple[Thing, ...]:
-    r"""Without ``k \in \mathbb{Z}`` beside the answers, unless the gold says it too."""
+    r"""Without ``k \in \mathbb{Z}``, and ``x > 0`` beside a function, unless the gold says it too."""
 
     def is_domain(thing: Thing) -> bool:
+        if isinstance(thing, Inequality):
+            return all(isinstance(one, Named) and one.kind == "function" for one in wanted)
         return isinstance(thing, Named) and isinstance(thing.thing, Known) and thing.kind == "variable"
 
     if any(is_domain(thing) for thing in wanted):
         return given
     return tuple(thing for thing in given if not is_domain(thing)) or given
+
+
+def _as_one_point(given: tuple[Thing, ...], wanted: tuple[Thing, ...]) -> tuple[Thing, ...]:
+    """``x = 2, y = 4`` as ``(2, 4)`` where a point is asked for: its places in the order of the alphabet."""
+    point = _bare(wanted[0]) if len(wanted) == 1 else None
+    if not isinstance(point, Group) or point.left != "(" or len(given) != len(point.items) or len(given) < 2:
+        return given
+    places = {thing.name: thing.thing for thing in given if isinstance(thing, Named) and thing.kind == "variable"}
+    if len(places) < len(given):
+        return given
+    order = sorted(places) if all(len(name) == 1 for name in places) else list(places)
+    return (Group("(", point.right, tuple(places[name] for name in order)),)
 
 
 def _match(wanted: tuple[Thing, ...], given: tuple[Thing, ...], same: Callable[[Thing, Thing], bool]) -> bool:
@@ -208,19 +287,19 @@ def _bare(thing: Thing) -> Thing:
     if isinstance(thing, Named):
         return _bare(thing.thing)
     if isinstance(thing, Equation) and thing.thing is not None:
-        numbers = not any(symbols(tree) for tree in (*thing.left, *thing.right))
-        if numbers and not any(same_number(a, b) for a in thing.left for b in thing.right):
-            return thing  # 3 = 5
+        number = not any(symbols(tree) for tree in thing.left)
+        if number and not any(same_function(a, b) for a in thing.left for b in thing.right):
+            return thing  # 3 = 5, 3 = x + 1
         return thing.thing
     return thing
 
 
-def _is_rounded(answer: Approximate) -> bool:
-    r"""Whether both sides of the sign are about the same: ``7 \approx 5`` offers two answers, and is none."""
+def _is_rounded(answer: Approximate, tolerance: Fraction) -> bool:
+    r"""Whether both sides of the sign are about the same: ``7 \\approx 5`` offers two answers, and is none."""
     thing = _bare(answer.thing)
-    if not isinstance(thing, Value) or symbols(thing.trees[0]) or symbols(answer.rounded.trees[0]):
+    if not isinstance(thing, Value) or symbols(thing.trees[0]) != symbols(answer.rounded.trees[0]):
         return False
-    return about_equal(thing.trees[0], answer.rounded.trees[0])
+    return bool(symbols(thing.trees[0])) or about_equal(thing.trees[0], answer.rounded.trees[0], tolerance)
 
 
 class _Comparison:
@@ -236,7 +315,9 @@ class _Comparison:
         if isinstance(gold, Approximate):
             return self.same(gold.thing, answer) or self.same(gold.rounded, answer)
         if isinstance(answer, Approximate):
-            return self.same(gold, answer.thing) or (_is_rounded(answer) and self.same(gold, answer.rounded))
+            if self.same(gold, answer.thing):
+                return _is_rounded(answer, Fraction(1, 10))
+            return _is_rounded(answer, Fraction(1, 100)) and self.same(gold, answer.rounded)
         if isinstance(gold, Named):
             return self._named(gold, answer)
         if isinstance(gold, Equation):
@@ -264,6 +345,10 @@ class _Comparison:
 
     def _named(self, gold: Named, answer: Thing) -> bool:
         if isinstance(answer, Named):
+            answer = _with_argument_of(gold, answer)
+            if gold.kind == answer.kind == "function" and _argument(gold) != _argument(answer):
+                self.reason = "another argument"
+                return False
             agree = self._names_agree(gold, answer)
             if agree and self.same(gold.thing, answer.thing):
                 return True
@@ -307,7 +392,7 @@ class _Comparison:
 
     def _as_sets(self, gold: Thing, answer: Thing) -> bool:
         """Sets of real numbers, unless both are plain brackets, whose brackets and places must agree."""
-        telling = Union | Inequality | Known
+        telling = Union | Meet | Without | Inequality | Known
         if not isinstance(gold, telling) and not isinstance(answer, telling):
             return False
         first, second = real_set(gold), real_set(answer)
@@ -320,12 +405,13 @@ class _Comparison:
         if symbols(a) or symbols(b):
             if symbols(a) != symbols(b) and not symbols(a):
                 return False
-            return same_function(a, b)
+            return any(same_function(a, one) for one in _exchanged(a, b))
         if self.tolerance is not None:
             first, second = exact(a), exact(b)
             if first is not None and second is not None:
                 return abs(first - second) <= self.tolerance
-        if same_number(a, b):
+        fraction = answer.unit == "%" != gold.unit and compare_numbers(b, _ONE) < 0  # 0.5% is not 0.5
+        if not fraction and same_number(a, b):
             return self._units_agree(gold.unit, answer.unit)
         return self._same_converted(gold.unit, a, answer.unit, b)
 
@@ -343,9 +429,9 @@ class _Comparison:
         if answer_unit == "%" and gold_unit != "%":
             value = exact(a)
             counts = value is not None and value.denominator == 1 and abs(value) > 1
-            return not counts and same_number(a, ("div", b, _HUNDRED))
+            return not counts and same_number(a, _hundredth(b))
         if gold_unit == "%" and answer_unit != "%":
-            return same_number(("div", a, _HUNDRED), b)
+            return same_number(_hundredth(a), b)
         if "deg" in (gold_unit, answer_unit) and gold_unit != answer_unit:
             radians: Tree = ("div", ("const", "pi"), ("num", Fraction(180), None))
             first = ("mul", a, radians) if gold_unit == "deg" else a
@@ -407,6 +493,22 @@ class _Comparison:
         return isinstance(answer, Value) and self._value(Value((tree,)), answer)
 
 
+def _argument(function: Named) -> str:
+    return function.name.partition("(")[2]
+
+
+def _with_argument_of(gold: Named, answer: Named) -> Named:
+    """``f(t) = 1/t`` with the argument of ``f(x)``: the name of a bound variable is free."""
+    first, second = (re.fullmatch(r"(\w+)\((\w)\)", thing.name) for thing in (gold, answer))
+    if not first or not second or first[2] == second[2] or not isinstance(answer.thing, Value):
+        return answer
+    trees = answer.thing.trees
+    if any(first[2] in symbols(tree) for tree in trees):
+        return answer
+    renamed = tuple(substitute(tree, second[2], ("sym", first[2])) for tree in trees)
+    return Named(f"{second[1]}({first[2]})", answer.kind, Value(renamed, answer.thing.unit))
+
+
 def _sides(thing: Named | Equation) -> list[tuple[Tree, ...]]:
     """The difference of both sides; for a function's name also with the name read as one symbol, ``y``."""
     right = thing.right if isinstance(thing, Equation) else None
@@ -425,6 +527,34 @@ def _excess(thing: Inequality) -> list[Tree]:
     """What is greater, less what is smaller."""
     greater, smaller = thing.sides if thing.signs[0] in (">", r"\ge", r"\ne") else reversed(thing.sides)
     return [("add", a, ("neg", b)) for a in greater for b in smaller]
+
+
+_INTEGRATION = re.compile(r"[cC]_\d")
+
+
+def _exchanged(gold: Tree, answer: Tree) -> Iterator[Tree]:
+    """The answer, and with constants of integration exchanged where the gold is a sum with one in a term."""
+    yield answer
+    names = sorted(name for name in symbols(gold) if _INTEGRATION.fullmatch(name))
+    if not 2 <= len(names) <= 4 or gold[0] != "add" or symbols(gold) != symbols(answer):
+        return
+    terms = [[name for name in names if name in symbols(term)] for term in gold[1:]]
+    if any(len(term) > 1 for term in terms) or not any(symbols(term) - set(names) for term in gold[1:]):
+        return
+    for order in itertools.permutations(names):
+        tree = answer
+        for name, other in zip(names, order, strict=True):
+            tree = substitute(tree, name, ("sym", f"new {other}"))
+        for name in names:
+            tree = substitute(tree, f"new {name}", ("sym", name))
+        yield tree
+
+
+def _hundredth(tree: Tree) -> Tree:
+    """A hundredth, with the digits that were written."""
+    if tree[0] == "num":
+        return ("num", tree[1] / 100, None if tree[2] is None else tree[2] / 100)
+    return ("div", tree, ("num", Fraction(100), None))
 
 
 def _quotient(thing: Thing) -> Tree | None:

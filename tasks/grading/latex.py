@@ -44,6 +44,7 @@ _UNICODE = {
     "⅓": r"\frac13 ", "⅔": r"\frac23 ", "′": "'", "’": "'", "，": ",", "：": ":", "；": ";", "（": "(", "）": ")",
     "％": "%", "⟨": r"\langle ", "⟩": r"\rangle ", "∠": r"\angle ", "…": r"\ldots ", "\u2009": r"\,",
     "\u202f": r"\,", "\u2002": " ", "\u2003": " ", "\u2005": r"\,", "\u2006": r"\,", "\u200b": "", "\ufeff": "",
+    "¢": r"\text{ cents}", "∀": r"\forall ",
     "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "δ": r"\delta ", "θ": r"\theta ", "λ": r"\lambda ",
     "μ": r"\mu ", "π": r"\pi ", "ρ": r"\rho ", "σ": r"\sigma ", "τ": r"\tau ", "φ": r"\phi ", "ω": r"\omega ",
 }  # fmt: skip
@@ -59,6 +60,10 @@ _PREPARATIONS = (
     (re.compile(r"\^\s*\{\s*\\prime\s*\\prime\s*\}"), "''"),
     (re.compile(r"(?<=[\d}])(\s*(?:\\[,; ])?\s*)((?:km|cm|mm|m|ft|mi)/(?:s|h|hr|min))\b"), r"\1\\text{\2}"),
     (re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*\^)"), r"\\times "),
+    (re.compile(r"(?<=\d)\s*\\(?:text|mathrm|rm)\s*\{\s*[eE]\s*\}\s*(?=[+-]?\d)"), "e"),
+    (re.compile(r"(?<=\d)\{(\\[dt]?frac\s*\{\d+\}\s*\{\d+\})\}"), r"\1"),
+    (re.compile(r"(?<=\d)(?:\\[,; ]|~|\s)*\\text\w*\s*\{\s*\(?base[\s~]*\}?\s*(\w+)\)?\s*\}?"), r"_{\1}"),
+    (re.compile(r"(?<=\d)\s*\^\s*\{?\s*\\(?:text\w*|mathrm|mbox)\s*\{\s*(?:st|nd|rd|th)\s*\}\s*\}?"), " "),
 )
 
 _DIGITS = r"\d{1,3}(?:(?:\{,\}|,\\!\s*|\\[,;:!]\s*|\\ |~|'|_|\u00a0| )\d{3})+(?![\d])|\d+"
@@ -74,7 +79,7 @@ _IGNORED = {
     "displaystyle", "textstyle", "scriptstyle", "limits", "nolimits", "mathstrut", "rm", "bf", "it", "mathbf",
     "boldsymbol", "bm", "mathnormal", "boxed", "fbox", "underline", "cal", "mathcal", "mathfrak", "mathsf", "mathit",
     "mathscr", "mathtt", "ensuremath", "qquad", "quad", "!", ",", ";", ":", " ", ">", "\n", "nobreak", "allowbreak",
-    "(", ")", "hfill", "/", "-", "therefore", "noindent", "forall",
+    "(", ")", "hfill", "/", "-", "therefore", "noindent", "checkmark",
 }  # fmt: skip
 _SPACES = {"qquad", "quad", ",", ";", ":", " ", ">", "\n"}
 _TEXT = {
@@ -82,14 +87,15 @@ _TEXT = {
     "operatorname", "operatorname*", "textup", "textsc",
 }  # fmt: skip
 _RENAMED = {
-    "dfrac": r"\frac", "tfrac": r"\frac", "cfrac": r"\frac", "dbinom": r"\binom", "tbinom": r"\binom",
+    "dfrac": r"\frac", "tfrac": r"\frac", "cfrac": r"\frac", "nicefrac": r"\frac", "sfrac": r"\frac",
+    "cr": "\\\\", "dbinom": r"\binom", "tbinom": r"\binom",
     "leq": r"\le", "leqslant": r"\le", "lt": "<", "geq": r"\ge", "geqslant": r"\ge", "gt": ">", "neq": r"\ne",
     "times": "*", "cdot": "*", "ast": "*", "star": "*", "cdotp": "*", "div": "/", "lbrace": r"\{", "rbrace": r"\}",
     "lvert": "|", "rvert": "|", "vert": "|", "mid": "|", "langle": "(", "rangle": ")", "lbrack": "[", "rbrack": "]",
     "varnothing": r"\emptyset", "dots": r"\ldots", "cdots": r"\ldots", "dotsc": r"\ldots", "simeq": r"\approx",
     "approxeq": r"\approx", "thickapprox": r"\approx", "smallsetminus": r"\setminus", "backslash": r"\setminus",
-    "lor": r"\or", "vee": r"\or", "land": r"\or", "wedge": r"\or", "measuredangle": r"\angle",
-    "equiv": "=", "lparen": "(", "rparen": ")", "colon": ":", "%": "%", "bar": r"\overline", "&": r"\or",
+    "lor": r"\or", "vee": r"\or", "land": r"\and", "wedge": r"\and", "measuredangle": r"\angle",
+    "equiv": "=", "lparen": "(", "rparen": ")", "colon": ":", "%": "%", "bar": r"\overline", "&": r"\and",
     "bigcup": r"\cup", "arcctg": "arccot",
 }  # fmt: skip
 _OPERATORS = {
@@ -98,6 +104,7 @@ _OPERATORS = {
     r"\rceil", r"\overline", r"\vec", r"\hat", r"\tilde", r"\dot", r"\ddot", r"\widehat", r"\widetilde", r"\infty",
     r"\DEG", r"\$", r"\pounds", r"\euro", r"\begin", r"\end", "\\\\", r"\sum", r"\int", r"\prod", r"\lim", r"\to",
     r"\pmod", r"\bmod", r"\overrightarrow", r"\sim", r"\choose", r"\implies", r"\Rightarrow", r"\partial",
+    r"\and", r"\forall", r"\over",
 }  # fmt: skip
 FUNCTIONS = {
     "sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh", "coth", "arcsin", "arccos", "arctan", "arccot",
@@ -113,11 +120,13 @@ BARE_UNITS = {
     "ounces", "USD", "radians", "rad", "Hz", "kHz", "MHz", "GHz", "eV", "keV", "MeV", "pc", "kpc", "Mpc", "erg",
     "ergs", "mol", "kJ", "nm", "thousand", "million", "billion", "trillion", "ways", "students", "cmH",
 }  # fmt: skip
+# Short ones, which are as often a product of symbols: the weight mg, the length pc.
+_MAYBE_SYMBOLS = {unit for unit in BARE_UNITS if len(unit) <= 3}
 _WORDS = CONNECTIVES | BARE_UNITS | {"no", "none", "solution", "solutions", "for", "all", "where", "with", "when", "if"}
 
 
-def tokenize(text: str) -> list[Token]:
-    """Tokens of an answer.
+def tokenize(text: str, units: bool = True) -> list[Token]:
+    """Tokens of an answer. ``units``: whether a short bare word such as ``mg`` is a unit, or a product of symbols.
 
     Raises:
         Unreadable: too long, or braces of a text command do not balance.
@@ -129,7 +138,7 @@ def tokenize(text: str) -> list[Token]:
     for pattern, replacement in _PREPARATIONS:
         text = pattern.sub(replacement, text)
     tokens: list[Token] = []
-    _scan(text, tokens, 0)
+    _scan(text, tokens, 0, units)
     while tokens and tokens[-1].text in (".", ",", ";"):
         tokens.pop()
     if len(tokens) > MAX_TOKENS:
@@ -137,7 +146,7 @@ def tokenize(text: str) -> list[Token]:
     return tokens
 
 
-def _scan(text: str, tokens: list[Token], level: int) -> None:
+def _scan(text: str, tokens: list[Token], level: int, units: bool) -> None:
     if level > 5:
         raise Unreadable("text commands nested too deeply")
     position, space = 0, False
@@ -154,11 +163,11 @@ def _scan(text: str, tokens: list[Token], level: int) -> None:
             tokens.append(Token("num", _plain_number(match, exponent), space))
             position = end
         elif character == "\\":
-            position, space = _scan_macro(text, position, tokens, space, level)
+            position, space = _scan_macro(text, position, tokens, space, level, units)
             if len(tokens) == begin:
                 continue
         elif (match := _WORD.match(text, position)) is not None:
-            _scan_word(match.group(), tokens, space)
+            _scan_word(match.group(), tokens, space, units)
             position = match.end()
         else:
             for pair, meaning in (("**", "^"), ("<=", r"\le"), (">=", r"\ge"), ("!=", r"\ne"), ("<>", r"\ne")):
@@ -187,8 +196,11 @@ def _plain_number(match: re.Match[str], exponent: re.Match[str] | None) -> str:
     return number + (f"e{exponent.group(1)}" if exponent else "")
 
 
-def _scan_word(word: str, tokens: list[Token], space: bool) -> None:
+def _scan_word(word: str, tokens: list[Token], space: bool, units: bool) -> None:
     lower = word.lower()
+    if word in _MAYBE_SYMBOLS and (not units or (tokens and tokens[-1].text == "_")):
+        tokens.extend(Token("sym", letter, space and not index) for index, letter in enumerate(word))
+        return
     if word in FUNCTIONS or word in _CALLED:
         tokens.append(Token("fun", _CALLED.get(word, word), space))
     elif word == "sqrt":
@@ -205,14 +217,16 @@ def _scan_word(word: str, tokens: list[Token], space: bool) -> None:
             space = False
 
 
-def _scan_macro(text: str, position: int, tokens: list[Token], space: bool, level: int) -> tuple[int, bool]:
+def _scan_macro(
+    text: str, position: int, tokens: list[Token], space: bool, level: int, units: bool
+) -> tuple[int, bool]:
     match = _MACRO.match(text, position)
     if match is None:  # a lone backslash at the end
         return position + 1, space
     name, end = match.group()[1:], match.end()
     if name in _TEXT:
         content, end = _argument(text, end)
-        _scan_text(content, tokens, space, level)
+        _scan_text(content, tokens, space, level, units)
         return end, False
     if name == "mathbb":
         content, end = _argument(text, end)
@@ -270,8 +284,10 @@ def _argument(text: str, position: int) -> tuple[str, int]:
 _UNIT_MARKS = re.compile(r"~|\\[,;: ]|\\cdot(?![A-Za-z])|(?<=[A-Za-z])\^(?:\{-?\d\}|-?\d)")
 
 
-def _scan_text(content: str, tokens: list[Token], space: bool, level: int) -> None:
+def _scan_text(content: str, tokens: list[Token], space: bool, level: int, units: bool) -> None:
     words = _UNIT_MARKS.sub(" ", content).strip().strip(".")
+    if re.fullmatch(r"\([A-Za-z]{3,}(?: [A-Za-z]+)*\)", words):  # (units)
+        words = words[1:-1]
     if not words or words == ",":
         if words:
             tokens.append(Token("op", ",", space))
@@ -283,7 +299,7 @@ def _scan_text(content: str, tokens: list[Token], space: bool, level: int) -> No
     elif (listed := re.fullmatch(r",?\s*(and|or)", words)) is not None:
         tokens.append(Token("text", listed.group(1), True))
     else:
-        _scan(content, tokens, level + 1)
+        _scan(content, tokens, level + 1, units)
 
 
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
@@ -358,6 +374,9 @@ class Parser:
         if self._is(r"\choose"):
             self.position += 1
             tree = ("fun", "binomial", tree, self._sum())
+        elif self._is(r"\over"):
+            self.position += 1
+            tree = ("div", tree, self._sum())
         return tree
 
     def _sum(self) -> Tree:
@@ -548,7 +567,7 @@ class Parser:
             period, places = digits[0].text, len(token.text.partition(".")[2])
             repeated = Fraction(int(period), (10 ** len(period) - 1) * 10**places)
             return ("num", tree[1] + repeated, None)
-        if self._is(r"\ldots"):  # 0.333...
+        if self._is(r"\ldots") and "." in token.text:  # 0.333...
             self.position += 1
         return tree
 

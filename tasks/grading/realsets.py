@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cmp_to_key
 
-from tasks.grading.answers import Group, Inequality, Known, Named, Thing, Union, Value, read
+from tasks.grading.answers import Group, Inequality, Known, Meet, Named, Thing, Union, Value, Without
 from tasks.grading.latex import Tree
 from tasks.grading.values import compare_numbers, is_complex, same_number, symbols
 
@@ -50,6 +50,15 @@ def _pieces(thing: Thing) -> RealSet | None:
         parts = [_pieces(part) for part in thing.parts]
         known = [part for part in parts if part is not None]
         return [piece for part in known for piece in part] if len(known) == len(parts) else None
+    if isinstance(thing, Meet):
+        return _meet([real_set(part) for part in thing.parts])
+    if isinstance(thing, Without):
+        left_out = real_set(thing.left_out)
+        return (
+            None
+            if left_out is None or isinstance(thing.whole, Value)
+            else _meet([real_set(thing.whole), _complement(left_out)])
+        )
     if isinstance(thing, Value):
         tree = _number(thing)
         return None if tree is None else [Piece(tree, True, tree, True)]
@@ -80,6 +89,8 @@ def _interval(group: Group) -> RealSet | None:
         if tree is None and not (isinstance(item, Known) and item.name == infinity):
             return None
         ends.append(tree)
+    if ends[0] is not None and ends[1] is not None and compare_numbers(ends[0], ends[1]) > 0:
+        return None  # a point, or a slip
     return [
         Piece(ends[0], group.left == "[" and ends[0] is not None, ends[1], group.right == "]" and ends[1] is not None)
     ]
@@ -90,19 +101,29 @@ def _known(name: str) -> RealSet | None:
         return [Piece(None, False, None, False)]
     if name == "empty":
         return []
-    if name.startswith("R\\"):
-        points = [_number(read(text).things[0]) for text in name[2:].split(";")]
-        known = [point for point in points if point is not None]
-        return _without(known) if len(known) == len(points) else None
     return None
 
 
-def _without(points: list[Tree]) -> RealSet:
-    """The real line without some points."""
-    points = sorted(points, key=cmp_to_key(compare_numbers))
-    starts: list[Tree | None] = [None, *points]
-    ends: list[Tree | None] = [*points, None]
-    return [Piece(low, False, high, False) for low, high in zip(starts, ends, strict=True)]
+def _complement(pieces: RealSet) -> RealSet:
+    """What sorted, disjoint pieces leave of the real line."""
+    result: RealSet = []
+    low: Tree | None = None
+    closed = False
+    for piece in pieces:
+        if piece.low is not None:
+            result.append(Piece(low, closed, piece.low, not piece.low_closed))
+        if piece.high is None:
+            return result
+        low, closed = piece.high, not piece.high_closed
+    return [*result, Piece(low, closed, None, False)]
+
+
+def _meet(parts: list[RealSet | None]) -> RealSet | None:
+    """What all parts have in common: the complement of what the complements cover."""
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    return _merged(_complement(_merged([piece for part in known for piece in _complement(part)])))
 
 
 def _bounds(thing: Inequality) -> RealSet | None:
@@ -112,10 +133,10 @@ def _bounds(thing: Inequality) -> RealSet | None:
         return None
     place = places[0]
     others = [side[0] for index, side in enumerate(thing.sides) if index != place]
-    if any(symbols(other) for other in others):
+    if any(symbols(other) or is_complex(other) for other in others):
         return None
     if thing.signs == (r"\ne",):
-        return _without(others)
+        return _complement(_merged([Piece(other, True, other, True) for other in others]))
     whole = Piece(None, False, None, False)
     low, high = (whole.low, whole.low_closed), (whole.high, whole.high_closed)
     for index, sign in enumerate(thing.signs):

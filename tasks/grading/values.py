@@ -384,6 +384,7 @@ def _has_decimals(tree: Tree, digits: int) -> bool:
 def _rounds_to(value: Fraction, written: Fraction, quantum: Fraction) -> bool:
     """Whether a number is ``written`` when rounded, or cut off, at digits worth ``quantum``."""
     difference = abs(value) - abs(written)
+    quantum = max(quantum, abs(value) / 10**15)  # more digits than a computer's usual numbers have
     return value * written >= 0 and (abs(difference) * 2 <= quantum or 0 <= difference < quantum)
 
 
@@ -429,8 +430,8 @@ def _same_rounded(
     one: tuple[Fraction, Fraction | None] | None,
     two: tuple[Fraction, Fraction | None] | None,
 ) -> bool:
-    if abs(first - second) > RELATIVE_TOLERANCE * abs(first):
-        return False
+    if abs(first - second) > RELATIVE_TOLERANCE * abs(first) or (one and one[1] is None):
+        return False  # too far apart, or the gold is a written whole number, which is exact
     coarse = one[1] if one else None
     fine = two[1] if two else None
     if coarse is not None and fine is not None and fine == coarse:
@@ -591,12 +592,12 @@ def _solve_linear(tree: Tree, name: str) -> Tree | None:
     return ("neg", ("div", constant, slope))
 
 
-def about_equal(a: Tree, b: Tree) -> bool:
-    """Whether two numbers differ by a hundredth at most: what may stand on both sides of an approximate equality."""
+def about_equal(a: Tree, b: Tree, tolerance: Fraction) -> bool:
+    """Whether two numbers differ by a share at most: what may stand on both sides of an approximate equality."""
 
     def decide(digits: int, last: bool) -> bool:
         x, y = (_Evaluator({}, digits, last)(tree) for tree in (a, b))
-        return bool(abs(x - y) * 100 <= abs(x))
+        return bool(abs(x - y) * tolerance.denominator <= abs(x) * tolerance.numerator)
 
     return bool(_laddered(decide))
 

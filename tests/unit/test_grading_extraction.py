@@ -133,7 +133,9 @@ def box(answer: str) -> str:
     [
         ("073", "73", "aime24", "right"), ("27.0", "27", "amc23", "right"), ("336", r"336^\circ", "aime25", "right"),
         ("073", "73.0", "aime24", "right"), ("73", "73.5", "aime24", "wrong"), ("73", "72, 73", "aime24", "wrong"),
-        ("73", r"73.0000001", "aime24", "wrong"), ("73", r"\text{seventy-three}", "aime24", "wrong"),
+        ("73", r"73.0000001", "aime24", "wrong"),
+        ("73", r"73_{10}", "aime24", "right"), ("73", "73_8", "aime24", "wrong"),
+        ("73", r"\text{seventy-three}", "aime24", "wrong"),
         ("1/2", "1/2", "aime24", "error"), ("4.2", "4.25", "olympiadbench", "right"),
         ("4.2", "4.31", "olympiadbench", "wrong"), ("4.2", "4.25", "math500", "wrong"), ("", "5", "math500", "error"),
         (r"\frac{1", "5", "math500", "error"), (r"\frac{1", r"\frac12", "math500", "error"),

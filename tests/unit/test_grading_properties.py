@@ -129,6 +129,172 @@ def test_intervals(low, width, left_closed, right_closed):
     wrong(union, gold)
 
 
+@cases(st.integers(-50, 50), st.integers(1, 50), st.booleans(), st.booleans())
+def test_sets_by_their_conditions(low, width, left_closed, right_closed):
+    high = low + width
+    left, right_bracket = "[" if left_closed else "(", "]" if right_closed else ")"
+    gold = f"{left}{low},{high}{right_bracket}"
+    above, below = (r"\ge" if left_closed else ">"), (r"\leq" if right_closed else "<")
+    right(gold, rf"x {above} {low} \text{{ and }} x {below} {high}")
+    right(gold, rf"x {above} {low}, x {below} {high}")
+    right(gold, rf"\{{x \mid {low} {'<=' if left_closed else '<'} x {below} {high}\}}")
+    right(gold, rf"\{{x \in \mathbb{{R}} : x {above} {low} \land x {below} {high}\}}")
+    right(gold, ("[" if left_closed else "]") + f"{low}, {high}" + ("]" if right_closed else "["))
+    right(gold, rf"{low} {'<=' if left_closed else '<'} f(x) {below} {high}")
+    wrong(gold, rf"x {above} {low} \text{{ or }} x {below} {high}")
+    wrong(gold, rf"\{{x \mid x {above} {high}\}}")
+    wrong(gold, rf"x {above} {low}, y {below} {high}")
+    outside = rf"(-\infty,{low}) \cup ({high},\infty)"
+    right(outside, rf"x < {low} \text{{ or }} x > {high}")
+    right(outside, rf"x < {low}, x > {high}")
+    right(outside, rf"\mathbb{{R}} \setminus [{low},{high}]")
+    right(outside, rf"(-\infty,{low}) \text{{ or }} ({high},\infty)")
+    wrong(outside, rf"x < {low} \text{{ and }} x > {high}")
+    wrong(outside, rf"\mathbb{{R}} \setminus ({low},{high})")
+    wrong(outside, rf"(-\infty,{low}) \text{{ or }} {high + 1}")
+    holed = rf"({low},{low + 1}) \cup ({low + 1},{high + 1})"
+    right(holed, rf"({low},{high + 1}) \setminus \{{{low + 1}\}}")
+    right(holed, rf"{low} < x < {high + 1}, x \ne {low + 1}")
+    wrong(holed, rf"({low},{high + 1}) \setminus \{{{high + 2}\}}")
+    right(rf"(-\infty,{low}) \cup \{{{high}\}}", rf"x < {low} \text{{ or }} x = {high}")
+    wrong(f"({high},{low})", rf"({low},{high}) \cup ({high},{low})")
+
+
+@cases(st.integers(1, 9999), st.sampled_from("ABCDE"), st.sampled_from("ABCDE"))
+def test_choices(value, letter, other):
+    """The letter of a choice beside its value is neither a factor nor a second answer."""
+    assume(letter != other)
+    for answer in (
+        rf"\textbf{{({letter})}}\ {value}", rf"\text{{({letter}) }} {value}", rf"({letter}) {value}",
+        rf"\textbf{{({letter}) {value}}}", rf"\mathrm{{({letter})}}~{value}",
+    ):  # fmt: skip
+        for task in ("amc23", "math500"):
+            assert judge(str(value), answer, rule_of(task)).verdict == "right", (task, answer)
+            assert judge(str(value + 1), answer, rule_of(task)).verdict == "wrong", (task, answer)
+        right(rf"\text{{({letter})}}", answer)
+        wrong(rf"\text{{({other})}}", answer)
+    for answer in (rf"\text{{Option {letter}}}", rf"\text{{{letter})}}", f"choice {letter}"):
+        right(rf"\text{{({letter})}}", answer)
+        wrong(rf"\text{{({other})}}", answer)
+    for both in (
+        rf"({letter}) {value} \text{{ or }} ({other}) {value}", rf"\text{{({letter})}}, {value}",
+        rf"\text{{({letter}) is wrong}}", rf"\text{{({letter})}}\ {value} \text{{ or something else}}",
+    ):  # fmt: skip
+        wrong(rf"\text{{({letter})}}", both)
+
+
+@cases(st.lists(NONZERO, min_size=2, max_size=4, unique=True))
+def test_points_by_their_coordinates(values):
+    gold = f"({','.join(map(str, values))})"
+    named = [f"{name} = {value}" for name, value in zip("abcd", values, strict=False)]
+    right(gold, ", ".join(named))
+    right(gold, ", ".join(named[::-1]))
+    right(gold, r" \text{ and } ".join(named))
+    right(gold, f"P({','.join(map(str, values))})")
+    turned = [f"{name} = {value}" for name, value in zip("abcd", values[::-1], strict=False)]
+    wrong(gold, ", ".join(turned))
+    wrong(gold, ", ".join(f"a = {value}" for value in values))
+
+
+@cases(st.lists(st.integers(1000, 999_999), min_size=2, max_size=5, unique=True))
+def test_lists_of_thousands(values):
+    gold = ",".join(map(str, values))
+    right(gold, ", ".join(f"{value:,}" for value in values))
+    right(gold, r" \text{ and } ".join(f"{value:,}" for value in values))
+    wrong(gold, ", ".join(f"{value:,}" for value in (*values[:-1], values[-1] + 1)))
+    wrong(gold, ", ".join(f"{value:,}" for value in values[1:]))
+
+
+@cases(st.lists(st.integers(-20, 20), min_size=2, max_size=3), NONZERO)
+def test_multiples_of_matrices(cells, factor):
+    rows = " \\\\ ".join(str(factor * cell) for cell in cells)
+    gold = rf"\begin{{pmatrix}} {rows} \end{{pmatrix}}"
+    inner = r" \\ ".join(map(str, cells))
+    right(gold, rf"{factor}\begin{{bmatrix}} {inner} \end{{bmatrix}}")
+    right(gold, rf"{factor} \cdot \left[\begin{{array}}{{c}} {inner} \end{{array}}\right]")
+    right(gold, rf"\left(\begin{{array}}{{r}} {rows} \end{{array}}\right)")
+    assume(any(cells))
+    wrong(gold, rf"{factor + 1}\begin{{pmatrix}} {inner} \end{{pmatrix}}")
+    wrong(gold, rf"-{factor}\begin{{pmatrix}} {inner} \end{{pmatrix}}".replace("--", ""))
+
+
+@cases(st.integers(4, 9), st.text("0123", min_size=2, max_size=6).filter(lambda digits: digits[0] != "0"))
+def test_bases(base, digits):
+    gold = f"{digits}_{{{base}}}"
+    for answer in (f"({digits})_{base}", f"{digits}_{{({base})}}", rf"{digits}_{{\text{{base }}{base}}}"):
+        right(gold, answer)
+        wrong(gold, answer.replace(digits, digits + "1"))
+    right(gold, rf"{digits} \text{{ (base {base})}}")
+    wrong(gold, rf"{digits} \text{{ (base {base + 1})}}")
+
+
+@cases(NONZERO, st.integers(-99, 99), st.sampled_from("tnz"))
+def test_the_argument_of_a_function(a, b, name):
+    gold = rf"f(x)=\frac{{{a}}}{{x}}{b:+d}"
+    right(gold, rf"f({name}) = \frac{{{a}}}{{{name}}}{b:+d}")
+    right(gold, rf"f(x) = \frac{{{a}}}{{x}}{b:+d}, x > 0")
+    right(gold, rf"f(x) = \frac{{{a}}}{{x}}{b:+d} \quad (x > 0)")
+    right(gold, rf"f(x) = \frac{{{a}}}{{x}}{b:+d}\ \forall x \in \mathbb{{R}}^+")
+    wrong(gold, rf"f({name}) = \frac{{{a}}}{{x}}{b:+d}")
+    wrong(gold, rf"f(2x) = \frac{{{a}}}{{x}}{b:+d}")
+    wrong(gold, rf"f({name}) = \frac{{{a}}}{{{name}}}{b + 1:+d}")
+
+
+@cases(st.integers(10, 9999), st.integers(2, 9))
+def test_what_is_written_around_a_number(value, times):
+    for before in (r"\text{The answer is }", r"\text{Answer: }", "Answer: ", r"\text{The sum is: }", r"\text{all }"):
+        right(str(value), f"{before}{value}")
+        wrong(str(value + 1), f"{before}{value}")
+    for before in (r"\text{The answer is not }", r"\text{at least }", r"\text{not }", r"\text{It is less than }"):
+        wrong(str(value), f"{before}{value}")
+    right(str(value), rf"{value}^{{\text{{th}}}}")
+    right(str(value), rf"x = {value} \text{{ only}}")
+    right(str(value), rf"{value} \checkmark")
+    right(f"{value}e{times}", rf"{value}\text{{e}}{times}")
+    # What an equation or a rounding says must hold, or there are two answers.
+    wrong(str(value), rf"{value} \approx {times * value}")
+    wrong(str(value), rf"{value} \ldots {times * value}")
+    wrong(f"({value},1)", rf"{times} = ({value},1)")
+    wrong(f"({value},1)", rf"({value},1) \approx {times}")
+    wrong(f"x+{value}", f"{times} = x+{value}")
+    wrong(f"n+{value + 1}", rf"1 + \ldots + n+{value}".replace("n+", "n + "))
+
+
+@cases(st.integers(10**6, 10**12))
+def test_a_whole_gold_is_not_rounded(value):
+    assume(value % 1000)
+    digits = len(str(value))
+    wrong(str(value), rf"{value / 10 ** (digits - 1):.{digits - 3}f} \times 10^{{{digits - 1}}}")
+    right(str(value), rf"{value / 10 ** (digits - 1):.{digits - 1}f} \times 10^{{{digits - 1}}}")
+
+
+@cases(st.integers(1, 9), st.integers(1, 9))
+def test_constants_of_integration_may_be_exchanged(a, b):
+    gold = rf"{a}t+C_{{1}}e^{{{b}t}}+C_{{2}}e^{{-{b}t}}"
+    right(gold, rf"{a}t+C_2e^{{{b}t}}+C_1e^{{-{b}t}}")
+    wrong(gold, rf"{a}t+C_1e^{{{b}t}}+C_1e^{{-{b}t}}")
+    wrong(gold, rf"{a}t+E_2e^{{{b}t}}+E_1e^{{-{b}t}}")
+    wrong(rf"{a}C_1+{a + b}C_2", rf"{a}C_2+{a + b}C_1")
+
+
+HEDGES = [
+    "%s, 23", r"%s \text{ or } 23", r"\{%s, 23\}", "23 = %s", r"\approx 23 = %s", r"%s \ldots 23", r"\text{not } %s",
+    r"\neq %s", r"\text{The answer is not } %s", "> %s", "(A) 23 (B) %s", r"23 \Rightarrow %s", r"%s \text{ if } x>0",
+    r"%s + \ldots", r"23 \quad %s", r"%s \quad 23", r"\boxed{23} %s", r"%s \text{ is wrong}", "%s ? 23",
+    r"\text{either } %s \text{ or } 23",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("gold", audit.EXAMPLES)
+def test_two_answers_are_none(gold):
+    """Whatever stands beside the gold: what offers another answer too, or takes it back, is not right."""
+    for hedge in HEDGES:
+        if r"%s \quad" in hedge and gold == r"\text{(B)}":
+            continue  # the letter of a choice, and its text
+        answer = hedge.replace("%s", gold)
+        assert judge(gold, answer, GENERAL).verdict != "right", answer
+
+
 @cases(NONZERO, NONZERO, NONZERO)
 def test_polynomials(a, b, c):
     gold = f"{c}(x{a:+d})(x{b:+d})"
@@ -192,6 +358,8 @@ def test_percent(value):
     right(str(value), rf"{value}\%")
     right(rf"{value}\%", rf"\frac{{{value}}}{{100}}")
     right(f"0.{value:02d}", rf"{value}\%")
+    right(rf"\frac{{{value}}}{{700}}", rf"{value / 7:.8f}\%")
+    wrong(f"0.{value:02d}", rf"0.{value:02d}\%")
     wrong(rf"{value}\%", rf"{value + 1}\%")
     wrong(str(value + 1), rf"{100 * (value + 1)}\%")
 

@@ -464,6 +464,43 @@ TABLE: dict[str, list[tuple[str, list[str], list[str]]]] = {
         ("-2", [r"\sqrt[3]{-8}", "-2"], [r"\sqrt[3]{8}"]),
         ("i", [r"\sqrt{-1}", r"\mathrm{i}"], ["-i", "1"]),
     ],
+    "as models write them": [
+        (
+            r"\frac{3}{56}",
+            [r"\nicefrac{3}{56}", r"{3 \over 56}", r"5.35714286\%", r"\text{Probability} = \frac{3}{56}"],
+            [r"{56 \over 3}", r"0.0535714286\%", r"\frac{3}{56} \approx 0.1"],
+        ),
+        (r"1\frac{4}{5}", [r"1{\frac{4}{5}}", "1.8"], [r"{1}{\frac{5}{4}}"]),
+        (r"3\sqrt{13}", ["10.816653826391969"], ["10.816653826391979", "10.8166538269"]),
+        (r"5.4 \text{ cents}", ["5.4¢"], ["5.5¢"]),
+        ("10", [r"10\text{ (units)}", r"10^\text{th}"], [r"10\text{ (approximately)}"]),
+        (r"\text{ellipse}", [r"\text{an ellipse}", "the ellipse"], [r"\text{a parabola}", r"\text{not an ellipse}"]),
+        (r"\mathbb{R}", [r"\text{all real numbers}"], [r"\text{all integers}"]),
+        (r"(-\infty,0)\cup(0,\infty)", [r"\mathbb{R} - \{0\}"], [r"\mathbb{R} - \{1\}"]),
+        (r"k \geqslant 2", [r"\text{all } k \ge 2", r"\{k \mid k \ge 2\}"], [r"\text{all } k > 2"]),
+        (
+            r"\angle B E A_{1}=90,\angle A E B_{1}=90",
+            [r"\angle BEA_1=90^\circ, \angle AEB_1=90^\circ"],
+            [r"\angle BEA_1=90^\circ, \angle AEB_1=80^\circ"],
+        ),
+        (
+            r"m_{p} c^{2}\left(\gamma^{2}-1\right) \sin ^{2} \theta",
+            [r"m_pc^2(\gamma^2-1)\sin^2\theta", r"(\gamma^2-1)m_pc^2(\sin\theta)^2"],
+            [r"m_pc^2(\gamma-1)\sin^2\theta", r"mpc^2(\gamma^2-1)\sin^2\theta"],
+        ),
+        (
+            r"m l \ddot{\theta}(t)-m g \sin \theta(t)=f(t) \cos \theta(t)",
+            [r"ml\ddot{\theta}-mg\sin\theta=f\cos\theta", r"ml\ddot\theta(t)=mg\sin\theta(t)+f(t)\cos\theta(t)"],
+            [r"ml\ddot{\theta}+mg\sin\theta=f\cos\theta", r"ml\dot{\theta}-mg\sin\theta=f\cos\theta"],
+        ),
+        (r"x^{\prime}+\frac{r}{V} x-r c=0", [r"x'(t)+\frac{r}{V}x(t)-rc=0"], [r"x'(t)-\frac{r}{V}x(t)-rc=0"]),
+        (
+            "SRAC=LRAC",
+            [r"\text{SRAC}=\text{LRAC}", r"\mathrm{LRAC}=\mathrm{SRAC}"],
+            ["LRAC", r"\text{SRAC}=\text{LRMC}"],
+        ),
+        (r"x \in [-2,7]", [r"-2 \le x \land x \le 7"], [r"\text{not } x \in [-2,7]", r"17 \to x \in [-2,7]"]),
+    ],
     "words, ratios, bases": [
         (
             r"\text{Evelyn}",
