@@ -349,7 +349,7 @@ class Reproduced:
                 return None
             found.append(one)
         if any(one.leaves_out for one in found):
-            # One seed: how the score varies with the seed is unknown, so nothing is sure.
+            # One seed: how the score varies with the seed is unknown; or runs without a score. Nothing is sure.
             return Lead(min(one.difference for one in found), math.nan, math.nan)
         return Lead(*(min(getattr(one, name) for one in found) for name in ("difference", "low", "high")))
 
@@ -363,13 +363,9 @@ class Reproduced:
         level: float,
     ) -> statistics.Comparison | None:
         if table == "training":
-            a, b = (tables.training_scores(records, measure) for records in (first, second))
-            return statistics.compare_seed_scores(a, b, level=level) if a and b else None
+            return tables.compare_training(first, second, measure, level=level)
         names = self._tasks[key] if measure == published.MACRO else (measure,)
-        one, two = (tables.matrices(records, names, grader=self._grader) for records in (first, second))
-        if one is None or two is None:
-            return None
-        return statistics.compare(one, two, level=level)
+        return tables.compare_cells(first, second, names, grader=self._grader, level=level)
 
 
 def protocols_for_claims(results: tables.Results, asked: Sequence[str]) -> tables.Results:

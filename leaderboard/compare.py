@@ -235,8 +235,8 @@ def _block(one: Side, two: Side, tasks: Sequence[str], grader: tables.Grader) ->
         first, second = (tables.matrices(side.records, names, grader=grader) for side in (one, two))
         if first is None or second is None:
             continue
-        tables.require_same_problems(one.records, two.records, names)
-        result = statistics.compare(first, second)
+        result = tables.compare_cells(one.records, two.records, names, grader=grader)
+        assert result is not None
         flips = _flips(one, first[0].mean(axis=0), second[0].mean(axis=0), task) if len(names) == 1 else ()
         found.append(
             Row(
@@ -255,8 +255,12 @@ def _block(one: Side, two: Side, tasks: Sequence[str], grader: tables.Grader) ->
             )
         )
     record = one.records[0]
-    seeds = (len(one.records), len(two.records))
+    seeds = (_evaluated(one), _evaluated(two))
     return Block(record.model.name, record.reuse or 0, one.name, two.name, seeds, tuple(found), "")
+
+
+def _evaluated(side: Side) -> int:
+    return sum(bool(record.evaluation) for record in side.records)
 
 
 def _flips(side: Side, first: statistics.Floats, second: statistics.Floats, task: str) -> tuple[Flip, ...]:

@@ -45,7 +45,8 @@ def report(results: tables.Results, protocol: str, command: str, control: str | 
         "([statistics.md](statistics.md)). The marks are those of the pages: ★ is best and told apart "
         "from every other method at its N (paired by problem, Holm-corrected), ≈ cannot be told from the highest, as "
         "a single run never can; no mark where the data separate nothing, or another is better. A run that has "
-        "collapsed has no final checkpoint; its method's means are over the others, and the row says of how many.",
+        "collapsed has no final checkpoint. Its method's means are over the others, which flatters the method: they "
+        "say of how many runs they are, and are not ranked.",
         "## What was run",
         _runs(chosen),
         "## Training",
@@ -208,14 +209,26 @@ def _training(chosen: _Chosen) -> str:
             by_measure = {row["measure"]: row for row in tables.as_rows(here)}
             if by_measure:
                 shown = [by_measure[measure] for measure in MEASURES]
-                cells = [_with_interval(row, _block(table, row, "measure")) for row in shown]
-                rows.append([f"N = {reuse}, {chosen.titles[method]}{_left_out(by_measure['mean'])}", *cells])
+                cells = [
+                    _with_interval(row, _block(table, row, "measure")) + _in_brackets(_behind(row)) for row in shown
+                ]
+                label = chosen.titles[method] + _in_brackets(_endings(by_measure["mean"]))
+                rows.append([f"N = {reuse}, {label}", *cells])
     return _table(["", "early", "late", "whole run"], rows)
 
 
-def _left_out(row: Mapping[str, Any]) -> str:
-    """How many runs are behind a mean, where some have none to give."""
-    return "" if row["done"] == row["runs"] else f" ({row['done']} of {row['runs']} runs, {row['collapsed']} collapsed)"
+def _behind(row: Mapping[str, Any]) -> list[str]:
+    """Of how many runs a mean is, where some have none to give."""
+    return [f"{row['seeds']} of {row['runs']} runs"] if 0 < row["seeds"] < row["runs"] else []
+
+
+def _endings(row: Mapping[str, Any]) -> list[str]:
+    """How many runs of a row ended badly, where some did."""
+    return [f"{row[status]} {status}" for status in ("collapsed", "failed") if row[status]]
+
+
+def _in_brackets(parts: Sequence[str]) -> str:
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _heldout(chosen: _Chosen) -> list[str]:
@@ -239,7 +252,8 @@ def _block(table: pd.DataFrame, row: Mapping[str, Any], column: str) -> list[dic
 
 def _row(chosen: _Chosen, table: pd.DataFrame, method: str, tasks: Sequence[str]) -> list[str]:
     by_task = {row["task"]: row for row in tables.as_rows(table[table["method"] == method])}
-    label = chosen.titles[method] + _left_out(next(iter(by_task.values())))
+    first = next(iter(by_task.values()))
+    label = chosen.titles[method] + _in_brackets([*_behind(first), *_endings(first)])
     known = [by_task.get(task) for task in tasks]
     return [label, *(_with_interval(row, _block(table, row, "task")) if row else "" for row in known)]
 

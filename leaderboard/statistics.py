@@ -16,6 +16,7 @@ and seeds are both random (crossed).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -29,6 +30,8 @@ Population = Literal["new_questions", "these_questions"]
 
 LEVEL = 0.95
 POWER = 0.80
+SEED_GUARD = 3
+"""A difference must also be told by its seed scores alone, at this many times the level; see docs/statistics.md."""
 ONE_SEED = "one seed: the interval leaves out how the score varies with the training seed"
 ONE_PROBLEM = "one problem: the interval leaves out how the score varies with the problem"
 
@@ -133,85 +136,114 @@ def as_cell(values: Sequence[ArrayLike]) -> list[Floats]:
 
 
 def seed_scores(cell: Sequence[Floats]) -> Floats:
-    """Score of each seed, [seeds]: the mean over benchmarks of the mean over problems."""
-    return np.asarray(np.mean([matrix.mean(axis=1) for matrix in cell], axis=0), dtype=float)
+    """Score of each seed, [..., seeds]: the mean over benchmarks of the mean over problems."""
+    return np.asarray(np.mean([matrix.mean(axis=-1) for matrix in cell], axis=0), dtype=float)
 
 
 @dataclass(frozen=True)
-class _Part:
-    """An independent part of the variance of an estimate, with its degrees of freedom."""
+class Part:
+    """An independent part of the variance of an estimate, with its degrees of freedom; numbers, or arrays [tables]."""
 
-    variance: float
-    df: float
-
-
-_NOTHING = _Part(0.0, 1.0)
+    variance: Any
+    df: Any
 
 
-def _sum(parts: Sequence[_Part]) -> _Part:
+_NOTHING = Part(0.0, 1.0)
+
+
+def _sum(parts: Sequence[Part]) -> Part:
     """The sum of parts; degrees of freedom by Satterthwaite (1946)."""
     total = sum(part.variance for part in parts)
     spread = sum(part.variance**2 / part.df for part in parts)
-    return _Part(total, total**2 / spread if spread > 0 else max((part.df for part in parts), default=1.0))
+    if np.ndim(spread) == 0:
+        return Part(total, total**2 / spread if spread > 0 else max((part.df for part in parts), default=1.0))
+    return Part(total, np.where(spread > 0, total**2 / np.where(spread > 0, spread, 1.0), 1.0))
 
 
-def _question_part(problem_values: Sequence[Floats]) -> _Part:
-    """Variance of a mean over benchmarks of means over problems, from the spread between problems."""
+def _question_part(problem_values: Sequence[Floats]) -> Part:
+    """Variance of a mean over benchmarks of means over problems [..., problems], from the spread between problems."""
     share = len(problem_values) ** 2
-    return _sum([_Part(float(x.var(ddof=1)) / x.size / share, x.size - 1.0) for x in problem_values if x.size > 1])
+    sizes = [(x, x.shape[-1]) for x in problem_values if x.shape[-1] > 1]
+    return _sum([Part(x.var(axis=-1, ddof=1) / size / share, size - 1.0) for x, size in sizes])
 
 
-def _seed_part(cells: Sequence[Sequence[Floats]]) -> _Part:
-    """Variance that the training seeds add to a sum or difference of independent cells.
+def _seed_parts(cells: Sequence[Sequence[Floats]]) -> tuple[Part, Part]:
+    """Variance of a sum or difference of independent cells [..., seeds, problems] over training seeds.
 
-    The variance of the seed scores over S, less what problems and sampling already put into them (the mean square of
-    the residuals of values[seeds, problems] after the means of rows and columns). A negative difference is zero.
+    Returns:
+        What the seeds add to the variance between problems, and the variance of the seed scores over S. The first is
+        the second less what problems and sampling already put into the seed scores (the mean square of the residuals
+        of values[seeds, problems] after the means of rows and columns); a negative difference is zero.
     """
     parts = []
-    within = 0.0
+    within: Any = 0.0
     for cell in cells:
-        seeds = cell[0].shape[0]
+        seeds = cell[0].shape[-2]
         if seeds < 2:
             continue
-        parts.append(_Part(float(seed_scores(cell).var(ddof=1)) / seeds, seeds - 1.0))
+        parts.append(Part(seed_scores(cell).var(axis=-1, ddof=1) / seeds, seeds - 1.0))
         for matrix in cell:
-            problems = matrix.shape[1]
+            problems = matrix.shape[-1]
             if problems > 1:
-                rest = matrix - matrix.mean(axis=1, keepdims=True) - matrix.mean(axis=0) + matrix.mean()
-                mean_square = float((rest**2).sum()) / (seeds - 1) / (problems - 1)
-                within += mean_square / (seeds * problems * len(cell) ** 2)
+                rows, columns = matrix.mean(axis=-1, keepdims=True), matrix.mean(axis=-2, keepdims=True)
+                rest = matrix - rows - columns + rows.mean(axis=-2, keepdims=True)
+                mean_square = (rest**2).sum(axis=(-2, -1)) / (seeds - 1) / (problems - 1)
+                within = within + mean_square / (seeds * problems * len(cell) ** 2)
     total = _sum(parts)
-    return _Part(max(0.0, total.variance - within), total.df)
+    return Part(np.maximum(0.0, total.variance - within), total.df), total
 
 
-def _half_width(parts: Sequence[_Part], tail: float) -> float:
-    """Half width of the interval that leaves ``tail`` on each side: the root of the sum of t^2 V over its parts.
+def _student(part: Part, tail: float) -> Any:
+    """Half width of Student's interval that leaves ``tail`` on each side."""
+    return special.stdtrit(part.df, 1 - min(tail, 0.5)) * part.variance**0.5
 
-    Each part has its own t quantile (Howe 1974; Zou and Donner 2008 call it MOVER): two degrees of freedom of the
-    seeds then count in full where seeds dominate, and hardly where questions do.
+
+def difference_half_width(question: Part, seed: Part, over_seeds: Part, tail: float) -> Any:
+    """Half width of the interval of a paired difference that leaves ``tail`` on each side.
+
+    Its square lies between two classical ones for a sum of independent parts: one t quantile for the sum with
+    Satterthwaite's degrees of freedom, which covers too little where seeds dominate, and each part with its own t
+    quantile (Howe 1974; Zou and Donner 2008 call it MOVER), which covers too much where they do not. The seeds' share
+    of the variance is the weight of the second.
+
+    And it is at least Student's over the seed scores at `SEED_GUARD` times the tail: two or three seeds that lie close
+    together by chance must not make a difference sure at the small levels that many comparisons ask for.
     """
-    square = 0.0
-    for part in parts:
-        if part.variance > 0:
-            square += float(special.stdtrit(max(part.df, 1.0), tail)) ** 2 * part.variance
-    return float(np.sqrt(square))
+    mixed = _mixed(question, seed, _sum([question, seed]), tail)
+    return np.maximum(mixed, _student(over_seeds, SEED_GUARD * tail))
 
 
-def _p_value(difference: float, question: _Part, seed: _Part) -> float:
+def _mixed(question: Part, seed: Part, total: Part, tail: float) -> Any:
+    share = seed.variance / (total.variance + np.finfo(float).tiny)
+    apart = _student(question, tail) ** 2 + _student(seed, tail) ** 2
+    return (share * apart + (1 - share) * _student(total, tail) ** 2) ** 0.5
+
+
+def difference_parts(first: Sequence[Floats], second: Sequence[Floats]) -> tuple[Any, Part, Part, Part]:
+    """First minus second, and the parts that `difference_half_width` takes, for cells of [..., seeds, problems]."""
+    gaps = [x.mean(axis=-2) - y.mean(axis=-2) for x, y in zip(first, second, strict=True)]
+    difference = np.mean([gap.mean(axis=-1) for gap in gaps], axis=0)
+    return difference, _question_part(gaps), *_seed_parts([first, second])
+
+
+def _p_value(difference: float, question: Part, seed: Part, over_seeds: Part) -> float:
     """The level at which the interval of the difference just reaches zero."""
     size = abs(difference)
+    total = _sum([question, seed])
     if size == 0:
         return 1.0
-    if question.variance + seed.variance == 0:
+    if total.variance + over_seeds.variance == 0:
         return 0.0
+    guard = 2 * special.stdtr(over_seeds.df, -size / over_seeds.variance**0.5) if over_seeds.variance > 0 else 0.0
 
     def excess(log_tail: float) -> float:
-        return _half_width([question, seed], float(np.exp(log_tail))) - size
+        return float(_mixed(question, seed, total, math.exp(log_tail))) - size
 
-    smallest, largest = np.log(1e-15), np.log(0.5)
+    smallest, largest = math.log(1e-15), math.log(0.5)
     if excess(smallest) <= 0:
-        return 2e-15
-    return float(2 * np.exp(optimize.brentq(excess, smallest, largest, xtol=1e-10)))
+        return max(2e-15, float(guard) / SEED_GUARD)
+    tail = math.exp(optimize.brentq(excess, smallest, largest, xtol=1e-10))
+    return max(2 * tail, float(guard) / SEED_GUARD)
 
 
 def _leaves_out(*cells: Sequence[Floats]) -> str:
@@ -223,21 +255,34 @@ def _leaves_out(*cells: Sequence[Floats]) -> str:
     return "; ".join(parts)
 
 
-def wilson(value: float, error: float, half_width: float, *, units: float) -> tuple[float, float]:
+def wilson(value: Any, error: Any, half_width: Any, *, units: float) -> tuple[Any, Any]:
     """Interval for a mean of values in [0, 1]: Wilson's, with the effective sample size and t in place of z.
 
     The effective sample size is value (1 - value) / error^2 (Korn and Graubard 1998; Dean and Pagano 2015), t is
     half_width / error. The interval stays inside [0, 1], and keeps its coverage where a few hard problems make the
     scores skewed. Where the data show no variance at all (all right or all wrong) ``units``, the number of
-    independent units, takes its place.
+    independent units, takes its place. Numbers, or arrays of one shape.
     """
     spread = value * (1 - value)
-    known = error > 0 and spread > 0
-    n = spread / error**2 if known else units
-    t = half_width / error if known else float(special.stdtrit(max(units - 1, 1.0), (1 + LEVEL) / 2))
+    known = (error > 0) & (spread > 0)
+    safe = np.where(known, error, 1.0)
+    n = np.where(known, spread / safe**2, units)
+    t = np.where(known, half_width / safe, special.stdtrit(max(units - 1, 1.0), (1 + LEVEL) / 2))
     centre = (value + t * t / (2 * n)) / (1 + t * t / n)
-    half = t / (1 + t * t / n) * float(np.sqrt(spread / n + t * t / (4 * n * n)))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    half = t / (1 + t * t / n) * np.sqrt(spread / n + t * t / (4 * n * n))
+    return np.maximum(0.0, centre - half), np.minimum(1.0, centre + half)
+
+
+def score_interval(cell: Sequence[Floats], *, level: float = LEVEL) -> tuple[Any, Any, Any, Any]:
+    """Score, low, high and standard error of cells of [..., seeds, problems], for new questions (see `estimate`)."""
+    seed, over_seeds = _seed_parts([cell])
+    question = _question_part([matrix.mean(axis=-2) for matrix in cell])
+    total = Part(question.variance + seed.variance, question.df)
+    tail = (1 - level) / 2
+    half = np.maximum(_student(total, tail), _student(over_seeds, tail))
+    value, error = seed_scores(cell).mean(axis=-1), np.sqrt(total.variance)
+    units = float(sum(matrix.shape[-1] for matrix in cell))
+    return value, *wilson(value, error, half, units=units), error
 
 
 def estimate(
@@ -262,32 +307,28 @@ def estimate(
     ``these_questions`` it is the latter. Resampling two or three seeds would cover too little.
     """
     cell = as_cell(values)
-    seeds = cell[0].shape[0]
     means = seed_scores(cell)
-    value = float(means.mean())
-    tail = (1 - level) / 2
-    note = _leaves_out(cell)
-    units = float(sum(matrix.shape[1] for matrix in cell))
-    over_seeds = _Part(float(means.var(ddof=1)) / seeds, seeds - 1.0) if seeds > 1 else _NOTHING
+    seeds, value, note = means.size, float(means.mean()), _leaves_out(cell)
     if population == "new_questions":
-        question = _question_part([matrix.mean(axis=0) for matrix in cell])
-        total = _Part(question.variance + _seed_part([cell]).variance, question.df)
-        unknown = all(matrix.shape[1] < 2 for matrix in cell)
-    elif seeds > 1:
-        total, note, unknown = over_seeds, "", False
+        if all(matrix.shape[1] < 2 for matrix in cell):
+            return Estimate(value, 0.0, 1.0, float("nan"), seeds, note)
+        low, high, error = (float(bound) for bound in score_interval(cell, level=level)[1:])
+        return Estimate(value, low, high, error, seeds, note)
+    units = float(sum(matrix.shape[1] for matrix in cell))
+    if seeds > 1:
+        total, note = _seed_parts([cell])[1], ""
     else:
         if samples is None or len(samples) != len(cell):
             raise ValueError("with one seed, these_questions needs the samples per problem of each benchmark")
         errors = [sampling_error(matrix[0] * k, k) for matrix, k in zip(cell, samples, strict=True)]
-        units = float(sum(matrix.size * k for matrix, k in zip(cell, samples, strict=True)))
-        total = _Part(float(np.sum(np.square(errors))) / len(cell) ** 2, units - sum(x.size for x in cell))
-        note, unknown = ONE_SEED, bool(np.isnan(total.variance))
-    if unknown:
-        return Estimate(value, 0.0, 1.0, float("nan"), seeds, note)
+        draws = float(sum(matrix.size * k for matrix, k in zip(cell, samples, strict=True)))
+        total, note = Part(float(np.sum(np.square(errors))) / len(cell) ** 2, draws - units), ONE_SEED
+        units = draws
+        if np.isnan(total.variance):
+            return Estimate(value, 0.0, 1.0, float("nan"), seeds, note)
     error = float(np.sqrt(total.variance))
-    half = max(_half_width([total], tail), _half_width([over_seeds], tail))
-    low, high = wilson(value, error, half, units=units)
-    return Estimate(value, low, high, error, seeds, note)
+    low, high = wilson(value, error, _student(total, (1 - level) / 2), units=units)
+    return Estimate(value, float(low), float(high), error, seeds, note)
 
 
 def mean_over_seeds(scores: ArrayLike, *, level: float = LEVEL) -> Estimate:
@@ -308,8 +349,8 @@ def compare(first: Sequence[ArrayLike], second: Sequence[ArrayLike], *, level: f
     """First minus second, paired by problem, seeds independent, for new questions of the same kind.
 
     The variance is that of the per-problem differences (which carries the sampling and the seed-by-problem
-    part) plus each side's seed component. With one seed on a side its seed component is unknown and left
-    out, which the result says.
+    part) plus each side's seed component; the interval is `difference_half_width`'s. With one seed on a side its seed
+    component is unknown and left out, which the result says.
 
     Raises:
         ValueError: the two do not have the same problems.
@@ -317,12 +358,10 @@ def compare(first: Sequence[ArrayLike], second: Sequence[ArrayLike], *, level: f
     a, b = as_cell(first), as_cell(second)
     if [matrix.shape[1] for matrix in a] != [matrix.shape[1] for matrix in b]:
         raise ValueError("a paired comparison needs the same problems on both sides")
-    gaps = [x.mean(axis=0) - y.mean(axis=0) for x, y in zip(a, b, strict=True)]
-    difference = float(np.mean([gap.mean() for gap in gaps]))
-    question, seed = _question_part(gaps), _seed_part([a, b])
-    if all(gap.size < 2 for gap in gaps):
-        return _unknown(difference, _leaves_out(a, b))
-    return _comparison(difference, question, seed, _leaves_out(a, b), level)
+    difference, *parts = difference_parts(a, b)
+    if all(matrix.shape[1] < 2 for matrix in a):
+        return _unknown(float(difference), _leaves_out(a, b))
+    return _comparison(float(difference), *parts, note=_leaves_out(a, b), level=level)
 
 
 def compare_seed_scores(first: ArrayLike, second: ArrayLike, *, level: float = LEVEL) -> Comparison:
@@ -331,8 +370,8 @@ def compare_seed_scores(first: ArrayLike, second: ArrayLike, *, level: float = L
     difference = float(sides[0].mean() - sides[1].mean())
     if any(side.size < 2 for side in sides):
         return _unknown(difference, ONE_SEED)
-    seed = _sum([_Part(float(side.var(ddof=1)) / side.size, side.size - 1.0) for side in sides])
-    return _comparison(difference, _NOTHING, seed, "", level)
+    seed = _sum([Part(side.var(ddof=1) / side.size, side.size - 1.0) for side in sides])
+    return _comparison(difference, _NOTHING, seed, seed, note="", level=level)
 
 
 def _unknown(difference: float, note: str) -> Comparison:
@@ -340,15 +379,17 @@ def _unknown(difference: float, note: str) -> Comparison:
     return Comparison(difference, nan, nan, nan, nan, nan, note)
 
 
-def _comparison(difference: float, question: _Part, seed: _Part, note: str, level: float) -> Comparison:
+def _comparison(
+    difference: float, question: Part, seed: Part, over_seeds: Part, *, note: str, level: float
+) -> Comparison:
     error = float(np.sqrt(question.variance + seed.variance))
-    half = _half_width([question, seed], (1 - level) / 2)
+    half = float(difference_half_width(question, seed, over_seeds, (1 - level) / 2))
     return Comparison(
         difference,
         difference - half,
         difference + half,
         error,
-        _p_value(difference, question, seed),
+        _p_value(difference, question, seed, over_seeds),
         detectable(error, half),
         note,
     )

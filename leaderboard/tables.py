@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 from itertools import combinations
 from pathlib import Path
@@ -251,10 +251,11 @@ def heldout(
 
     Columns: the cell's, title, task, score, low, high (95 %), error, leaves_out (what the interval cannot know),
     sampling_error and question_error (means over seeds of the two named errors), seeds (evaluated), runs (all),
-    done, collapsed, failed (counts of runs), problems, leader (highest score of its block), tied (cannot be told
-    from the leader), p_value and p_holm (against the leader), detectable (smallest difference to the leader that
-    could have been found), published, verdict, verdict_reason, check_low and check_high (where one further run of ours
-    would lie, which the verdict compares with the published number), gpu_hours, records (ids).
+    done, collapsed, failed (counts of runs), ranked (every run has a score), problems, leader (highest ranked score of
+    its block), tied (cannot be told from the leader), p_value and p_holm (against the leader), detectable (smallest
+    difference to the leader that could have been found), published, verdict, verdict_reason, check_low and check_high
+    (where one further run of ours would lie, which the verdict compares with the published number), gpu_hours, records
+    (ids).
 
     A cell without any evaluated run is a row with NaN scores.
     """
@@ -284,6 +285,7 @@ def heldout(
                 "question_error": question.get((*key, task), np.nan),
                 "seeds": 0,
                 **_run_counts(records),
+                "ranked": False,
                 "problems": 0,
                 "published": np.nan,
                 "verdict": "",
@@ -294,6 +296,7 @@ def heldout(
             }
             if cell is not None:
                 samples = _samples(records, names)
+                left_out = str(_unscored(records, names))
                 found = statistics.estimate(cell, population=population, samples=samples)
                 row |= {
                     "score": found.value,
@@ -301,8 +304,9 @@ def heldout(
                     "high": found.high,
                     "error": found.error,
                     # A base model was not trained: it has no training seed to vary.
-                    "leaves_out": _with_failed(found.leaves_out if key[-1] != BASE else "", records, found.seeds),
+                    "leaves_out": _joined(found.leaves_out if key[-1] != BASE else "", left_out),
                     "seeds": found.seeds,
+                    "ranked": not left_out,
                     "problems": sum(matrix.shape[1] for matrix in cell),
                 }
             printed = reference.get((published.model_key(key[2]), key[3], key[4], task))
@@ -316,7 +320,8 @@ def heldout(
                     row["check_low"], row["check_high"] = check.low, check.high
             rows.append(row)
     columns = [*CELL, "title", "task", "score", "low", "high", "error", "leaves_out", "sampling_error"]
-    columns += ["question_error", "seeds", "runs", "done", "collapsed", "failed", "gpu_hours", "problems", "published"]
+    columns += ["question_error", "seeds", "runs", "done", "collapsed", "failed", "gpu_hours", "ranked", "problems"]
+    columns += ["published"]
     table = pd.DataFrame(rows, columns=[*columns, "verdict", "verdict_reason", "check_low", "check_high", "records"])
     return _with_leaders(table, against)
 
@@ -353,27 +358,26 @@ def _run_counts(records: Sequence[Record]) -> dict[str, Any]:
     }
 
 
-def _with_failed(note: str, records: Sequence[Record], used: int) -> str:
-    missing = len(records) - used
-    if not missing:
-        return note
-    extra = f"{missing} of {len(records)} runs have no score"
-    return f"{note}; {extra}" if note else extra
+def _joined(*notes: str) -> str:
+    return "; ".join(note for note in notes if note)
 
 
 def _with_leaders(table: pd.DataFrame, against: dict[tuple[Any, ...], dict[str, Any]]) -> pd.DataFrame:
-    """Mark the highest score of each block, and who cannot be told from it after Holm's adjustment.
+    """Mark the highest ranked score of each block, and who cannot be told from it after Holm's adjustment.
 
-    The base model is not a competitor. A comparison with one seed on a side leaves out the seeds, so it separates
-    nothing.
+    The base model is not a competitor, and a cell with runs that have no score is no leader. A comparison with one seed
+    on a side leaves out the seeds, so it separates nothing.
     """
     columns: dict[str, list[Any]] = {name: [False] * len(table) for name in ("leader", "tied")}
     columns |= {name: [np.nan] * len(table) for name in ("p_value", "p_holm", "detectable")}
     competing = table[(table["method"] != BASE) & table["score"].notna()]
     for block, group in groups(competing, [*BLOCK, "task"]):
-        top = int(group["score"].to_numpy().argmax())
-        leader = group["method"].iloc[top]
-        columns["leader"][group.index[top]] = columns["tied"][group.index[top]] = True
+        ranked = group[group["ranked"].astype(bool)]
+        if ranked.empty:
+            continue
+        top = int(ranked.index[int(ranked["score"].to_numpy(dtype=float).argmax())])
+        leader = group["method"][top]
+        columns["leader"][top] = columns["tied"][top] = True
         for index, method in zip(group.index, group["method"], strict=True):
             if method == leader:
                 continue
@@ -389,13 +393,15 @@ def _with_leaders(table: pd.DataFrame, against: dict[tuple[Any, ...], dict[str, 
 def mark(row: Mapping[str, Any], block: Sequence[Mapping[str, Any]]) -> Literal["", "best", "tied"]:
     """Best where nobody else is tied with the leader; tied where only some are; nothing where all are.
 
+    A row with runs that have no score is never marked; where it cannot be told from the leader, the leader is not best.
+
     Args:
         row: a row of `heldout` or `training`.
         block: all rows of its benchmark or measure, model and N.
     """
     competing = [other for other in block if _is_number(other["score"]) and other["method"] != BASE]
     tied = [other for other in competing if other["tied"]]
-    if len(competing) < 2 or not row["tied"]:
+    if len(competing) < 2 or not row["tied"] or not row["ranked"]:
         return ""
     if len(tied) == 1:
         return "best"
@@ -415,8 +421,8 @@ def comparisons(results: Results, *, grader: Grader = "published", k: int = 1) -
     """All pairs of methods of each block (protocol, division, model, N), benchmark by benchmark, paired by problem.
 
     Columns: the block's, task, first, second (method names), difference (first minus second), low, high, error,
-    p_value, p_holm, detectable, separated, improvement (chance that a run of the first beats one of the second),
-    leaves_out, problems.
+    p_value, p_holm, detectable, separated, improvement (chance that a run of the first beats one of the second, where
+    a collapsed run loses), leaves_out, problems.
 
     Holm's family is one table: all N and all pairs of a protocol, division and model; the macro average, the one
     figure named in advance, is a family of its own.
@@ -433,8 +439,8 @@ def comparisons(results: Results, *, grader: Grader = "published", k: int = 1) -
             found = {name: matrices(records, names, grader=grader, k=k) for name, records in methods.items()}
             cells = {name: cell for name, cell in found.items() if cell is not None}
             for first, second in combinations(cells, 2):
-                require_same_problems(methods[first], methods[second], names)
-                result = statistics.compare(cells[first], cells[second])
+                result = compare_cells(methods[first], methods[second], names, grader=grader, k=k)
+                assert result is not None
                 rows.append(
                     {
                         **dict(zip(BLOCK, block, strict=True)),
@@ -448,8 +454,7 @@ def comparisons(results: Results, *, grader: Grader = "published", k: int = 1) -
                         "p_value": result.p_value,
                         "detectable": result.detectable,
                         "improvement": statistics.probability_of_improvement(
-                            [matrix.mean(axis=1) for matrix in cells[first]],
-                            [matrix.mean(axis=1) for matrix in cells[second]],
+                            *(_with_collapsed(cells[name], methods[name], names) for name in (first, second))
                         ),
                         "leaves_out": result.leaves_out,
                         "problems": sum(matrix.shape[1] for matrix in cells[first]),
@@ -464,16 +469,106 @@ def comparisons(results: Results, *, grader: Grader = "published", k: int = 1) -
     return table
 
 
+def _with_collapsed(cell: Sequence[Floats], records: Sequence[Record], tasks: Sequence[str]) -> list[Floats]:
+    """Seed scores of each benchmark; a collapsed run counts as lower than every score."""
+    collapsed = sum(record.status == "collapsed" for record in _unscored(records, tasks).left)
+    return [np.append(matrix.mean(axis=1), np.full(collapsed, -1.0)) for matrix in cell]
+
+
+def compare_cells(
+    first: Sequence[Record],
+    second: Sequence[Record],
+    tasks: Sequence[str],
+    *,
+    grader: Grader = "published",
+    k: int = 1,
+    level: float = statistics.LEVEL,
+) -> statistics.Comparison | None:
+    """`statistics.compare` of two cells; None where one of them has no run with all of ``tasks``.
+
+    ``leaves_out`` also says where runs without a score forbid to call the higher side ahead.
+
+    Raises:
+        UserError: the two were evaluated on different problems.
+    """
+    one, two = (matrices(records, tasks, grader=grader, k=k) for records in (first, second))
+    if one is None or two is None:
+        return None
+    require_same_problems(first, second, tasks)
+    return _with_unfinished(
+        statistics.compare(one, two, level=level), _unscored(first, tasks), _unscored(second, tasks)
+    )
+
+
+def compare_training(
+    first: Sequence[Record], second: Sequence[Record], measure: str, *, level: float = statistics.LEVEL
+) -> statistics.Comparison | None:
+    """The same for a training score: `statistics.compare_seed_scores`."""
+    one, two = (training_scores(records, measure) for records in (first, second))
+    if not one or not two:
+        return None
+    found = statistics.compare_seed_scores(one, two, level=level)
+    return _with_unfinished(found, _cut_short(first, measure), _cut_short(second, measure))
+
+
+@dataclass(frozen=True)
+class _Unfinished:
+    """The runs of a cell that have no full score."""
+
+    title: str
+    runs: int
+    left: tuple[Record, ...]
+
+    def __str__(self) -> str:
+        """Empty where all have one."""
+        counts = {status: sum(record.status == status for record in self.left) for status in _ENDINGS}
+        parts = [f"{count} {_ENDINGS[status]}" for status, count in counts.items() if count]
+        return f"of {self.runs} runs, {' and '.join(parts)}" if parts else ""
+
+
+_ENDINGS = {"collapsed": "collapsed", "failed": "failed", "done": "lack a benchmark"}
+
+
+def _unscored(records: Sequence[Record], tasks: Sequence[str]) -> _Unfinished:
+    left = (record for record in records if not all(task in record.evaluation for task in tasks))
+    return _Unfinished(_title(records[0]), len(records), tuple(left))
+
+
+def _cut_short(records: Sequence[Record], measure: str) -> _Unfinished:
+    """A mean over the updates of a run that ended early is not over as many as everybody's."""
+    left = (
+        record
+        for record in records
+        if _training_score(record, measure) is None or (measure == "mean" and record.status != "done")
+    )
+    return _Unfinished(_title(records[0]), len(records), tuple(left))
+
+
+def _with_unfinished(found: statistics.Comparison, first: _Unfinished, second: _Unfinished) -> statistics.Comparison:
+    """Note what forbids to call the higher side ahead.
+
+    A mean over the runs that did not collapse flatters a method, so it can show that the method is behind, never that
+    it is ahead. A run that failed could have ended anyhow: it forbids both.
+    """
+    ahead, behind = (first, second) if found.difference > 0 else (second, first)
+    forbid = [ahead] if ahead.left else []
+    if any(record.status != "collapsed" for record in behind.left):
+        forbid.append(behind)
+    notes = (f"{side.title}: {side}, and the score is of the others" for side in forbid)
+    return replace(found, leaves_out=_joined(found.leaves_out, *notes))
+
+
 def stability(results: Results, *, grader: Grader = "published", splits: int = 1000, seed: int = 0) -> pd.DataFrame:
     """One row a block: how far the order of its methods is the same on two random halves of the problems.
 
     Columns: the block's, methods (how many), problems, stability (mean Spearman correlation, at most 1; NaN for fewer
-    than two methods). Every benchmark's problems count alike.
+    than two methods). Every benchmark's problems count alike. Cells with runs that have no score are left out.
     """
     blocks: dict[tuple[Any, ...], list[Floats]] = {}
     for key, records in results.cells().items():
-        cell = matrices(records, results.tasks[key[0]], grader=grader) if key[-1] != BASE else None
-        if cell is not None:
+        tasks = results.tasks[key[0]]
+        cell = matrices(records, tasks, grader=grader) if key[-1] != BASE else None
+        if cell is not None and not _unscored(records, tasks).left:
             blocks.setdefault(key[:-1], []).append(np.concatenate([matrix.mean(axis=0) for matrix in cell]))
     rows = []
     for block, methods in blocks.items():
@@ -505,14 +600,13 @@ def training(results: Results) -> pd.DataFrame:
     """One row a cell and measure (early, late, mean): what the training table shows.
 
     Columns: the cell's, title, measure, score, low, high (Student's t over seeds; NaN with one), error, seeds, runs,
-    done, collapsed, failed, gpu_hours, leaves_out, leader, tied, p_value, p_holm, published, verdict,
+    done, collapsed, failed, gpu_hours, ranked, leaves_out, leader, tied, p_value, p_holm, published, verdict,
     verdict_reason, records.
     """
     reference = {
         (published.model_key(row["model"]), row["reuse"], row["method"]): row for row in as_rows(published.training())
     }
     rows: list[dict[str, Any]] = []
-    seeds: dict[int, Floats] = {}
     for key, records in results.cells().items():
         if key[-1] == BASE:
             continue
@@ -525,17 +619,18 @@ def training(results: Results) -> pd.DataFrame:
                 **dict.fromkeys(("score", "low", "high", "error"), np.nan),
                 "seeds": len(known),
                 **_run_counts(records),
-                "leaves_out": _with_failed("", records, 0),
+                "ranked": False,
+                "leaves_out": "no run has this score",
                 "published": np.nan,
                 "verdict": "",
                 "verdict_reason": "",
                 "records": tuple(record.id for record in records),
             }
             if known:
-                seeds[len(rows)] = np.array(known)
                 found = statistics.mean_over_seeds(known)
                 row |= {"score": found.value, "low": found.low, "high": found.high, "error": found.error}
-                row["leaves_out"] = _with_failed(found.leaves_out, records, len(known))
+                left_out = str(_cut_short(records, measure))
+                row |= {"leaves_out": _joined(found.leaves_out, left_out), "ranked": not left_out}
             printed = reference.get((published.model_key(key[2]), key[3], key[4]), {}).get(measure)
             if printed is not None:
                 row["published"] = printed
@@ -546,9 +641,9 @@ def training(results: Results) -> pd.DataFrame:
                     row["verdict"], row["verdict_reason"] = "no data", "no run has this score"
             rows.append(row)
     columns = [*CELL, "title", "measure", "score", "low", "high", "error", "seeds", "runs", "done", "collapsed"]
-    columns += ["failed", "gpu_hours", "leaves_out", "published", "verdict", "verdict_reason", "records"]
+    columns += ["failed", "gpu_hours", "ranked", "leaves_out", "published", "verdict", "verdict_reason", "records"]
     table = pd.DataFrame(rows, columns=columns)
-    return _with_training_leaders(table, seeds)
+    return _with_training_leaders(table, results.cells())
 
 
 def training_scores(records: Sequence[Record], measure: str) -> list[float]:
@@ -566,23 +661,28 @@ def _training_score(record: Record, measure: str) -> float | None:
     }[measure]
 
 
-def _with_training_leaders(table: pd.DataFrame, seeds: dict[int, Floats]) -> pd.DataFrame:
+def _with_training_leaders(
+    table: pd.DataFrame, cells: Mapping[tuple[str, str, str, int, str], list[Record]]
+) -> pd.DataFrame:
     columns: dict[str, list[Any]] = {name: [False] * len(table) for name in ("leader", "tied")}
     columns |= {name: [np.nan] * len(table) for name in ("p_value", "p_holm")}
-    for _, family in groups(table, [*BLOCK[:3], "measure"]):
-        pairs: dict[int, tuple[float, str]] = {}
+    records = [cells[tuple(row[name] for name in CELL)] for row in as_rows(table)]
+    for (*_, measure), family in groups(table, [*BLOCK[:3], "measure"]):
+        pairs: dict[int, statistics.Comparison] = {}
         for _, group in groups(family[family["score"].notna()], ["reuse"]):
-            indices = [int(index) for index in group.index]
-            top = indices[int(group["score"].to_numpy().argmax())]
+            ranked = group[group["ranked"].astype(bool)]
+            if ranked.empty:
+                continue
+            top = int(ranked.index[int(ranked["score"].to_numpy(dtype=float).argmax())])
             columns["leader"][top] = columns["tied"][top] = True
-            for index in indices:
-                if index != top:
-                    result = statistics.compare_seed_scores(seeds[top], seeds[index])
-                    pairs[index] = (result.p_value, result.leaves_out)
-        adjusted = statistics.holm(np.array([p for p, _ in pairs.values()]))
-        for (index, (p_value, note)), p_holm in zip(pairs.items(), adjusted, strict=True):
-            columns["p_value"][index], columns["p_holm"][index] = p_value, p_holm
-            columns["tied"][index] = bool(note) or not p_holm < SIGNIFICANCE
+            for index in group.index:
+                result = compare_training(records[top], records[index], measure) if index != top else None
+                if result is not None:
+                    pairs[index] = result
+        adjusted = statistics.holm(np.array([one.p_value for one in pairs.values()]))
+        for (index, one), p_holm in zip(pairs.items(), adjusted, strict=True):
+            columns["p_value"][index], columns["p_holm"][index] = one.p_value, p_holm
+            columns["tied"][index] = bool(one.leaves_out) or not p_holm < SIGNIFICANCE
     for name, values in columns.items():
         table[name] = values
     return table

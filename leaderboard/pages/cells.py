@@ -50,6 +50,13 @@ def status_cell(arm: Arm) -> Cell:
     return Cell(arm.status, tone=STATUS_TONES[worst], tip="; ".join(sorted(reasons)))
 
 
+def runs_behind(row: Mapping[str, Any]) -> str:
+    """Of how many runs a mean is, where some have none to give."""
+    if clean(row["score"]) is None or row["ranked"]:
+        return ""
+    return f"{row['seeds']} of {row['runs']} runs"
+
+
 def as_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of a table of `leaderboard.tables` as mappings."""
     return [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from leaderboard.pages.cells import (
     in_percent,
     interval,
     paper_cells,
+    runs_behind,
     seeds_cell,
     status_cell,
 )
@@ -125,7 +126,7 @@ def _score_cell(row: Mapping[str, Any] | None, block: Sequence[Mapping[str, Any]
         100 * value,
         in_percent(row["low"]),
         in_percent(row["high"]),
-        interval(row["low"], row["high"]),
+        " · ".join(part for part in (interval(row["low"], row["high"]), runs_behind(row)) if part),
         href,
         tables.mark(row, block),
         tip=str(row["leaves_out"]),
@@ -201,6 +202,7 @@ def _heldout(
             "★ best, and distinguishable from every other method at its N (paired by problem, Holm-adjusted). "
             "≈ cannot be told apart from the highest. No mark: the data separate nothing, or another is better.",
             *_inconclusive(frames[VIEWS[0]], board),
+            *_unranked(row for arm in frames[VIEWS[0]].values() for row in arm.values()),
             *(
                 ["The interval of a row with one seed leaves out how the score varies with it, and separates nothing."]
                 if any(len(arm.evaluated) == 1 and arm.reuse is not None for arm in board.arms)
@@ -296,6 +298,7 @@ def _training(board: Board, addresses: Addresses) -> Table | None:
             rows.append(Row(cells, f"{arm.title} {arm.method}"))
         groups.append(Group(f"N = {reuse}", rows, key=str(reuse)))
     notes = ["Score: mean reward of a rollout batch, mapped to 0–100 %: (mean reward + 1) / 2."]
+    notes += _unranked(row for arm in by_arm.values() for row in arm.values())
     if any(len(arm.runs) == 1 for arm in board.arms if arm.reuse is not None):
         notes.append("A row with one seed has no interval: how a score varies with the seed is not known.")
     return Table(
@@ -349,6 +352,16 @@ def _check(
         group_label="N",
         notes=["The paper prints no interval for these numbers, and one run for each; see “How it is computed”."],
     )
+
+
+def _unranked(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What “1 of 3 runs” beside a score means, where one says so."""
+    if not any(runs_behind(row) for row in rows):
+        return []
+    return [
+        "“1 of 3 runs”: the others collapsed or failed. The mean is of those that came through, which flatters the "
+        "method: it is shown and can be behind others, and it is never ranked above or tied with them."
+    ]
 
 
 def _inconclusive(rows: Mapping[tuple[str, int], Mapping[str, Mapping[str, Any]]], board: Board) -> list[str]:

@@ -70,6 +70,32 @@ def test_every_printed_macro_average_is_the_mean_of_its_row():
     assert len(wide) == 24
 
 
+def answer(tmp_path, statuses):
+    """Does ReSPO lead GRPO and REINFORCE on the macro average? Five seeds, and it does by far."""
+    store = synthetic_store(
+        tmp_path, methods=("grpo", "respo", "reinforce"), reuses=(8,), seeds=range(5), updates=32, statuses=statuses
+    )
+    one = rule(
+        table="heldout", measures=[published.MACRO], method="respo", rivals=["grpo", "reinforce"], **{"in": "1/1"}
+    )
+    (outcome,) = claims.evaluate([claims.ClaimsFile(paper="x", claims=[one])], claims.Reproduced(tables.load(store)))
+    return outcome.settings[0].answer
+
+
+@pytest.mark.parametrize(
+    ("statuses", "expected"),
+    [
+        ({}, "yes"),
+        ({("reinforce", 8, 0): "collapsed"}, "yes"),
+        ({("respo", 8, 0): "collapsed"}, "unsure"),
+        ({("grpo", 8, 0): "failed"}, "unsure"),
+    ],
+    ids=["all done", "a rival collapsed and is behind", "its own run collapsed", "a rival's run failed"],
+)
+def test_what_runs_without_a_score_do_to_a_claim(tmp_path, statuses, expected):
+    assert answer(tmp_path, statuses) == expected
+
+
 def rule(**changes):
     return claims.Claim.model_validate(
         {

@@ -13,7 +13,7 @@ from harness.grid import cells
 from harness.protocol import load_protocol
 from harness.records import iter_records
 from harness.verify import verify
-from leaderboard import site
+from leaderboard import compare, site, tables
 from reuse_bench.main import app
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,6 +41,22 @@ def test_seeds_share_their_first_rollout_batch() -> None:
             first[record.reuse, record.seeds.run, read_updates(curve)[0]["score"]] += 1
     methods = len(load_protocol("tiny").methods.hyperparameters)
     assert set(first.values()) == {methods}
+
+
+def test_what_collapsed_is_shown_with_its_runs_and_ranked_nowhere() -> None:
+    """REINFORCE loses its policy in some runs of every N: the means of the others must not look like the rest."""
+    found = tables.load(RESULTS, protocol="tiny")
+    for table, column in ((tables.heldout(found), "task"), (tables.training(found), "measure")):
+        rows = tables.as_rows(table)
+        collapsed = [row for row in rows if row["collapsed"] and row[column] != "early"]
+        assert {row["method"] for row in collapsed} == {"reinforce"}
+        assert {row["reuse"] for row in collapsed} == {8, 16, 32}
+        for row in collapsed:
+            block = [one for one in rows if one["reuse"] == row["reuse"] and one[column] == row[column]]
+            assert not row["ranked"]
+            assert not row["leader"]
+            assert tables.mark(row, block) == ""
+            assert "collapsed" in row["leaves_out"]
 
 
 def test_they_are_small() -> None:
@@ -76,3 +92,32 @@ def test_the_document_is_what_the_records_say(monkeypatch: pytest.MonkeyPatch) -
     done = CliRunner().invoke(app, ["report", "--protocol", "tiny", "--control", CONTROL])
     assert done.exit_code == 0, done.output
     assert (ROOT / "docs" / "tiny-results.md").read_text(encoding="utf-8") == done.stdout
+
+
+@pytest.mark.slow
+def test_the_worked_example_says_what_the_records_say() -> None:
+    """Every number of the prose of docs/statistics.md on these records; its tables are run by test_documents."""
+    text = (ROOT / "docs" / "statistics.md").read_text(encoding="utf-8")
+    prose = " ".join(text.partition("## A worked example")[2].partition("## Sources")[0].split())
+    found = tables.load(RESULTS, protocol="tiny")
+    asked = compare.compare("vespo", "respo", found, reuse=8)
+    rows = {row.task: row for row in asked.blocks[0].rows}
+    pairs = tables.comparisons(found)
+    whole = pairs[pairs["task"] != tables.MACRO]
+    pair = whole[(whole["first"] == "respo") & (whole["second"] == "vespo") & (whole["reuse"] == 8)].set_index("task")
+    sure = whole[whole["separated"]]
+    assert ((sure["first"] == "reinforce") | (sure["second"] == "reinforce")).all()
+    stability = tables.stability(found).set_index("reuse")["stability"][8]
+    for sentence in (
+        f"VESPO is surely ahead, by {100 * rows['tiny_sum4'].difference:.1f} points",
+        f"it is {100 * rows['tiny_sum3'].difference:.1f} points ahead and nothing is sure",
+        f"The macro average is {100 * rows[tables.MACRO].difference:.1f} points apart",
+        f"the last line says that {100 * rows[tables.MACRO].detectable:.1f} would have been found",
+        f"its family is the table, {len(whole)} comparisons",
+        f"the 4.4 points have an adjusted p of {pair['p_holm']['tiny_sum4']:.2f}",
+        f"What {len(whole)} comparisons of three seeds can tell apart is REINFORCE, in {len(sure)} of them",
+        f"The rank stability of the block is {stability:.2f}",
+    ):
+        assert sentence in prose
+    assert rows["tiny_sum4"].verdict == "first"
+    assert rows["tiny_sum3"].verdict == rows[tables.MACRO].verdict == "undecided"

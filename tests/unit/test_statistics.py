@@ -143,6 +143,70 @@ def test_with_one_seed_the_comparison_is_the_paired_t_test():
     assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
 
 
+def test_without_seed_variance_the_comparison_is_the_paired_t_test_of_problem_means():
+    """Three seeds whose scores agree: what is left of their variance is nothing."""
+    rng = np.random.default_rng(70)
+    a, b = (np.repeat(cell(rng, seeds=1, shift=shift), 3, axis=0) for shift in (0.0, 0.08))
+    expected = stats.ttest_rel(a[0], b[0])
+    assert statistics.compare([a], [b]).p_value == pytest.approx(expected.pvalue, rel=1e-6)
+
+
+def test_without_problem_variance_the_comparison_is_welchs_test_of_seed_scores():
+    rng = np.random.default_rng(71)
+    a, b = (np.repeat(rng.normal(mean, 0.05, (3, 1)), 40, axis=1) for mean in (0.4, 0.6))
+    expected = stats.ttest_ind(a[:, 0], b[:, 0], equal_var=False)
+    assert statistics.compare([a], [b]).p_value == pytest.approx(expected.pvalue, rel=1e-6)
+
+
+def test_the_comparison_lies_between_satterthwaites_and_one_quantile_for_each_part():
+    """Both computed here from the definition, with scipy's t."""
+    rng = np.random.default_rng(72)
+    for _ in range(20):
+        a, b = cell(rng, problems=60), cell(rng, problems=60)
+        question = stats.sem(a.mean(axis=0) - b.mean(axis=0)) ** 2
+        sides = [side.mean(axis=1).var(ddof=1) / 3 for side in (a, b)]
+        residuals = [s - s.mean(axis=1, keepdims=True) - s.mean(axis=0) + s.mean() for s in (a, b)]
+        seed = max(0.0, sum(sides) - sum((r**2).sum() / 2 / 59 / 180 for r in residuals))
+        df = sum(sides) ** 2 / sum(v**2 / 2 for v in sides)
+        total = question + seed
+        one = stats.t.ppf(0.975, total**2 / (question**2 / 59 + seed**2 / df)) * np.sqrt(total)
+        each = np.sqrt(stats.t.ppf(0.975, 59) ** 2 * question + stats.t.ppf(0.975, df) ** 2 * seed)
+        share = seed / total
+        found = statistics.compare([a], [b])
+        assert found.error**2 == pytest.approx(total)
+        half = np.sqrt(share * each**2 + (1 - share) * one**2)
+        guard = stats.t.ppf(1 - 0.075, df) * np.sqrt(sum(sides))
+        assert (found.high - found.low) / 2 == pytest.approx(max(half, guard), rel=1e-9)
+
+
+def test_seeds_that_agree_by_chance_do_not_make_a_difference_sure_at_small_levels():
+    """The seed scores alone must tell it at three times the level, which is what the p-value of Welch's test says."""
+    rng = np.random.default_rng(73)
+    means = np.array([[0.0], [0.004], [-0.004]])
+    noise = rng.normal(0, 0.2, (2, 3, 400))
+    # The seed means lie closer together than the noise of 400 problems would put them: no seed variance is left.
+    a, b = noise - noise.mean(axis=2, keepdims=True) + 0.5 + means
+    b = b + 0.04
+    welch = stats.ttest_ind(a.mean(axis=1), b.mean(axis=1), equal_var=False).pvalue
+    assert statistics.compare([a], [b]).p_value == pytest.approx(welch / 3, rel=1e-6)
+    assert stats.ttest_rel(a.mean(axis=0), b.mean(axis=0)).pvalue < welch / 100
+
+
+def test_many_tables_at_once_are_each_as_alone():
+    rng = np.random.default_rng(74)
+    first, second = (np.stack([cell(rng, problems=25) for _ in range(6)]) for _ in range(2))
+    difference, *parts = statistics.difference_parts([first], [second])
+    half = statistics.difference_half_width(*parts, 0.025)
+    value, low, high, _ = statistics.score_interval([first])
+    for index in range(6):
+        alone = statistics.compare([first[index]], [second[index]])
+        assert (alone.low, alone.high) == pytest.approx(
+            (difference[index] - half[index], difference[index] + half[index])
+        )
+        score = statistics.estimate([first[index]])
+        assert (score.value, score.low, score.high) == pytest.approx((value[index], low[index], high[index]))
+
+
 def test_training_scores_are_compared_by_welch():
     a, b = [0.27, 0.26, 0.28], [0.23, 0.21, 0.26, 0.22]
     found = statistics.compare_seed_scores(a, b)

@@ -68,7 +68,7 @@ def test_a_cell_averages_its_seeds_and_has_an_interval(results, heldout):
 def test_failed_and_collapsed_runs_are_counted_and_named(heldout):
     found = row(heldout, method="gspo", reuse=32, task=published.MACRO)
     assert (found["seeds"], found["runs"], found["done"], found["collapsed"]) == (2, 3, 2, 1)
-    assert "1 of 3 runs have no score" in found["leaves_out"]
+    assert "of 3 runs, 1 collapsed" in found["leaves_out"]
     assert row(heldout, method="grpo", reuse=32, task=published.MACRO)["failed"] == 1
 
 
@@ -88,6 +88,86 @@ def test_every_block_has_one_leader_who_is_the_highest(heldout):
         assert leader["tied"]
         others = block[~block["leader"]]
         assert ((others["p_holm"] < 0.05) == ~others["tied"]).all()
+
+
+def collapsing(tmp_path, *cells, status="collapsed"):
+    """N = 8, five seeds, with the given (method, seed) collapsed; ReSPO is the highest, REINFORCE the lowest."""
+    statuses = {(method, 8, seed): status for method, seed in cells}
+    methods = ("reinforce", "grpo", "respo")
+    return tables.load(
+        synthetic_store(tmp_path, methods=methods, reuses=(8,), seeds=range(5), updates=64, statuses=statuses)
+    )
+
+
+def macro(results):
+    table = tables.heldout(results)
+    return table[table["task"] == published.MACRO].set_index("method", drop=False)
+
+
+def marks(table):
+    rows = tables.as_rows(table)
+    return {one["method"]: tables.mark(one, rows) for one in rows}
+
+
+def test_the_runs_that_came_through_do_not_make_a_method_the_leader(tmp_path):
+    """Without the rule ReSPO would be best: one of its five runs has no score, and the others are the highest."""
+    whole = macro(collapsing(tmp_path / "whole"))
+    assert whole["score"].idxmax() == whole[whole["leader"]].index[0] == "respo"
+    assert marks(whole)["respo"] == "best"
+    found = macro(collapsing(tmp_path / "collapsed", ("respo", 1)))
+    assert found["score"].idxmax() == "respo"
+    assert found.loc["respo", ["seeds", "runs", "ranked", "leader", "tied"]].tolist() == [4, 5, False, False, True]
+    assert found[found["leader"]].index.tolist() == ["grpo"]
+    # Nobody is told apart from what the other runs of ReSPO promise, so that nobody is best.
+    assert marks(found)["respo"] == ""
+    assert "best" not in marks(found).values()
+
+
+def test_a_method_that_collapses_can_be_told_to_be_behind(tmp_path):
+    found = collapsing(tmp_path / "low", ("reinforce", 1))
+    pair = row(tables.comparisons(found), first="reinforce", second="respo", task=published.MACRO)
+    assert pair["difference"] < 0
+    assert pair["leaves_out"] == ""
+    assert pair["separated"]
+    assert marks(macro(found)) == {"reinforce": "", "grpo": "", "respo": "best"}
+
+
+def test_and_never_to_be_ahead(tmp_path):
+    found = collapsing(tmp_path, ("respo", 1))
+    pair = row(tables.comparisons(found), first="reinforce", second="respo", task=published.MACRO)
+    assert pair["leaves_out"] == "ReSPO: of 5 runs, 1 collapsed, and the score is of the others"
+    assert pair["p_holm"] < 0.05
+    assert not pair["separated"]
+
+
+def test_a_run_that_failed_could_have_ended_anyhow(tmp_path):
+    pairs = tables.comparisons(collapsing(tmp_path, ("reinforce", 1), status="failed"))
+    with_failed = (pairs["first"] == "reinforce") | (pairs["second"] == "reinforce")
+    assert with_failed.sum() == 2 * 7
+    assert not pairs[with_failed]["separated"].any()
+    assert (pairs[~with_failed]["leaves_out"] == "").all()
+
+
+def test_a_collapsed_run_loses_to_every_other(tmp_path):
+    chance = {
+        name: row(
+            tables.comparisons(collapsing(tmp_path / name, *cells)), first="reinforce", second="respo", task="tiny_sum5"
+        )["improvement"]
+        for name, cells in {"whole": (), "one": (("respo", 1),), "both": (("respo", 1), ("reinforce", 0))}.items()
+    }
+    assert chance["whole"] == 0
+    # Each of the five runs of REINFORCE beats the collapsed one of ReSPO; one that collapsed too is its equal.
+    assert chance["one"] == pytest.approx(5 / 25)
+    assert chance["both"] == pytest.approx((4 + 0.5) / 25)
+
+
+def test_training_scores_of_collapsed_runs_are_not_ranked(tmp_path):
+    table = tables.training(collapsing(tmp_path, ("respo", 1)))
+    for measure, seeds, ranked in (("early", 5, True), ("late", 4, False), ("mean", 5, False)):
+        found = row(table, method="respo", measure=measure)
+        assert (found["seeds"], found["ranked"]) == (seeds, ranked), measure
+        assert found["leader"] <= ranked
+    assert row(table, method="respo", measure="early")["leader"]
 
 
 def test_holms_family_is_one_table(results):
@@ -111,7 +191,7 @@ def test_one_seed_separates_nobody(tmp_path):
 
 def test_rank_stability_of_a_block_is_repeatable(results):
     found = tables.stability(results)
-    assert found[["reuse", "methods", "problems"]].to_numpy().tolist() == [[8, 4, 384], [32, 4, 384]]
+    assert found[["reuse", "methods", "problems"]].to_numpy().tolist() == [[8, 4, 384], [32, 2, 384]]
     assert found["stability"].between(-1, 1).all()
     pd.testing.assert_frame_equal(found, tables.stability(results))
 
