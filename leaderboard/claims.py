@@ -387,6 +387,8 @@ def protocols_for_claims(results: tables.Results, asked: Sequence[str]) -> table
         paper = {r.protocol.id for _, r in results.records if published.model_key(r.model.name) in printed}
         chosen = list(present) if len(present) <= 1 else sorted(paper)
         if not chosen:
+            if not present:
+                raise UserError(f"{results.store}: there are no records: make some with `reuse-bench run`")
             raise UserError(f"--protocol: {results.store} has records of {', '.join(present)}: name one")
     kept = tuple((path, record) for path, record in results.records if record.protocol.id in chosen)
     return tables.Results(results.store, kept)

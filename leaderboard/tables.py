@@ -73,7 +73,8 @@ def load(store: Path, *, protocol: str | None = None) -> Results:
     """Read and validate all records of a store, or those of one protocol.
 
     Raises:
-        UserError: the folder does not exist, a record is damaged, or lies where another cell belongs.
+        UserError: the folder does not exist, has no record of that protocol, or has one that is damaged or lies where
+            another cell belongs.
     """
     if not store.is_dir():
         raise UserError(f"{store}: there is no such folder of records; name one, or make it with `reuse-bench run`")
@@ -83,8 +84,13 @@ def load(store: Path, *, protocol: str | None = None) -> Results:
             raise UserError(
                 f"{path}: the record says that it belongs at {store / record.relative_path()}; move it there"
             )
-        if protocol is None or record.protocol.id == protocol:
-            found.append((path, record))
+        found.append((path, record))
+    if protocol is not None:
+        present = sorted({record.protocol.id for _, record in found})
+        if protocol not in present:
+            some = f"there are some of {', '.join(present)}" if present else "make some with `reuse-bench run`"
+            raise UserError(f"--protocol: {store} has no records of {protocol!r}: {some}")
+        found = [(path, record) for path, record in found if record.protocol.id == protocol]
     found.sort(key=lambda item: (*cell_key(item[1]), item[1].seeds.run))
     return Results(store, tuple(found))
 

@@ -100,6 +100,8 @@ def main() -> None:
 
 
 def _say(sentence: str) -> None:
+    # It may quote a name that holds a line feed, or what moves the cursor or changes colours.
+    sentence = "".join(mark if mark.isprintable() else ascii(mark)[1:-1] for mark in sentence)
     Console(stderr=True, soft_wrap=True).print(f"reuse-bench: {sentence}", markup=False, highlight=False)
 
 

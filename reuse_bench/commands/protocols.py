@@ -173,7 +173,7 @@ def plan(
     estimates: list[planning.CellEstimate] = []
     chosen = [load_protocol(name).with_overrides(parse_overrides(settings)) for name in protocols]
     for protocol in chosen:
-        runtime = protocol.runtime.with_gpus(gpus_per_cell) if gpus_per_cell else protocol.runtime
+        runtime = protocol.runtime.with_gpus(gpus_per_cell) if gpus_per_cell is not None else protocol.runtime
         for cell in cells(protocol, method, reuse, model, seed):
             estimates.append(planning.estimate(protocol, cell, runtime))
     if cluster is None:

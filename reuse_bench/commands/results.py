@@ -118,9 +118,6 @@ def compare(
 
     results = tables.load(records, protocol=protocol)
     present = sorted({record.protocol.id for _, record in results.records})
-    if protocol and not present:
-        there = sorted({record.protocol.id for _, record in tables.load(records).records})
-        raise UserError(f"--protocol: {records} has no records of {protocol}: there are some of {', '.join(there)}")
     if len(present) > 1:
         raise UserError(f"--protocol: {records} has records of {', '.join(present)}: name one")
     found = run(first, second, results, reuse=reuse, model=model, grader=grader.value)

@@ -167,6 +167,37 @@ def test_a_folder_named_like_markup_is_named_as_it_is() -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_a_name_with_control_characters_stays_inside_the_sentence() -> None:
+    done = reuse_bench("show", "run", "first\nsecond\x1b[31m")
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert r"first\nsecond\x1b[31m" in done.stderr
+
+
+@pytest.mark.parametrize("command", [["export", "--output", "out"], ["compare", "grpo", "grpo"]])
+def test_a_protocol_without_records_is_named_with_those_that_have_some(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    from typer.testing import CliRunner
+
+    from reuse_bench.main import app
+
+    monkeypatch.chdir(tmp_path)
+    for name in ("tyni", ""):
+        with pytest.raises(UserError, match=f"--protocol: .* has no records of '{name}': there are some of tiny"):
+            CliRunner().invoke(app, [*command, "--records", str(store), "--protocol", name], catch_exceptions=False)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_store_without_records_makes_no_claims(tmp_path: Path) -> None:
+    sentence = refused("claims", "--source", "results", "--records", str(tmp_path))
+    assert f"{tmp_path}: there are no records" in sentence
+
+
+def test_a_plan_for_no_gpus_is_refused() -> None:
+    assert "0 cannot be split" in refused("plan", "--protocol", "tiny", "--gpus-per-cell", "0")
+
+
 def test_a_closed_standard_input_is_a_sentence() -> None:
     done = through_the_shell("<&-", "grade")
     assert b"standard input is closed" in done.stderr
