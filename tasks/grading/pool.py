@@ -128,45 +128,74 @@ def _wait(descriptor: int, event: int, deadline: float) -> None:
         raise _Ended
 
 
-class _Idle:
-    """Workers that wait for the next call. A call takes them out, so none is ever shared."""
+def _processors() -> int:
+    """Workers that a call has by default: the processors that this process may use, but no more than 16.
+
+    On a large node many actors grade at the same time, and each worker takes some 80 MB.
+    """
+    try:
+        count = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on Linux
+        count = os.cpu_count() or 1
+    return min(max(count, 1), 16)
+
+
+class _Workers:
+    """The workers of this process: those that wait for the next call, and how many there may be.
+
+    A call takes one out for each of its threads, so none is ever shared. A trainer may call from dozens of threads at
+    once, one answer each: they wait for their turn, rather than start a worker each and end it again.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._workers: list[_Worker] = []
+        self._idle: list[_Worker] = []
+        self._free = threading.Semaphore(_processors())
 
     def take(self) -> _Worker:
-        while True:
-            with self._lock:
-                worker = self._workers.pop() if self._workers else None
-            if worker is None:
-                return _Worker()
-            if worker.usable():
-                return worker
-            worker.kill()
+        self._free.acquire()
+        try:
+            while True:
+                with self._lock:
+                    worker = self._idle.pop() if self._idle else None
+                if worker is None:
+                    return _Worker()
+                if worker.usable():
+                    return worker
+                worker.kill()
+        except BaseException:
+            self._free.release()
+            raise
 
     def give(self, worker: _Worker) -> None:
+        """Back, for the next one."""
         with self._lock:
-            if len(self._workers) < _processors():
-                self._workers.append(worker)
-                return
-        worker.kill()
+            self._idle.append(worker)
+        self._free.release()
+
+    def drop(self, worker: _Worker) -> int:
+        """End one that was taken, and say how it ended."""
+        self._free.release()
+        return worker.kill()
 
     def clear(self) -> None:
         with self._lock:
-            workers, self._workers = self._workers, []
+            workers, self._idle = self._idle, []
         for worker in workers:
             worker.kill()
 
-    def forget(self) -> None:
-        """In a forked child: the workers are the parent's."""
-        self._lock = threading.Lock()
-        self._workers = []
+
+_workers = _Workers()
+atexit.register(lambda: _workers.clear())
 
 
-_idle = _Idle()
-atexit.register(_idle.clear)
-os.register_at_fork(after_in_child=_idle.forget)
+def _forget() -> None:
+    """In a forked child: the workers are the parent's, and so may be the lock."""
+    global _workers
+    _workers = _Workers()
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 @dataclass
@@ -209,7 +238,7 @@ class _Call:
         worker: _Worker | None = None
         try:
             while not self.stopped.is_set() and (batch := self._next_batch()):
-                worker = worker or _idle.take()
+                worker = worker or _workers.take()
                 try:
                     self._run(worker, batch)
                 except _ChildDied as caught:
@@ -217,11 +246,11 @@ class _Call:
                     reason = limit or f"the grading process ended with status {caught.status}"
                     self._blame(batch, reason, certain=caught.status == -signal.SIGPROF)
                     if limit is None:  # killed by somebody else, perhaps in the middle of a frame
-                        worker.kill()
+                        _workers.drop(worker)
                         worker = None
                 except _Ended:
                     silent = worker.process.poll() is None
-                    status = worker.kill()
+                    status = _workers.drop(worker)
                     worker = None
                     reason = "time limit" if silent else f"the grading process ended with status {status}"
                     self._blame(batch, reason, certain=silent)
@@ -230,9 +259,9 @@ class _Call:
         finally:
             if worker is not None:
                 if self.stopped.is_set():
-                    worker.kill()
+                    _workers.drop(worker)
                 else:
-                    _idle.give(worker)
+                    _workers.give(worker)
 
     def _next_batch(self) -> list[int]:
         batch: list[int] = []
@@ -370,15 +399,3 @@ def _judge_chain(answer: str | None, request: GradeRequest) -> Judgement:
     if answer is None:
         return wrong("the chain has no result at its end")
     return RIGHT if answer == request.gold else wrong("not equal")
-
-
-def _processors() -> int:
-    """Workers that a call has by default: the processors that this process may use, but no more than 16.
-
-    On a large node many actors grade at the same time, and each worker takes some 80 MB.
-    """
-    try:
-        count = len(os.sched_getaffinity(0))
-    except AttributeError:  # not on Linux
-        count = os.cpu_count() or 1
-    return min(max(count, 1), 16)

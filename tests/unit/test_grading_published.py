@@ -209,7 +209,7 @@ def test_command_says_what_is_missing(monkeypatch):
     from tasks.grading import pool
 
     start = subprocess.Popen
-    monkeypatch.setattr(pool, "_idle", pool._Idle())
+    monkeypatch.setattr(pool, "_workers", pool._Workers())
     broken = "import sys; sys.modules['math_verify'] = None; from tasks.grading.worker import main; main()"
     monkeypatch.setattr(subprocess, "Popen", lambda command, **options: start([command[0], "-c", broken], **options))
     result = CliRunner().invoke(app, ["grade"], input=LINES[0])
