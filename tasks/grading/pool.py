@@ -29,6 +29,9 @@ from tasks.grading.types import GRADERS, RIGHT, Grade, Grader, GradeRequest, Jud
 from tasks.grading.worker import HEADER, OUT_OF_MEMORY, frame
 
 DEFAULT_TIMEOUT = 5.0  # seconds of processor time for each grader on each answer
+# Math-Verify needs some ten seconds to tell two differential equations apart. Whether that is an error must not depend
+# on the machine: what used up its time is tried once more, alone, with so many times as much.
+SECOND_TRY = 6
 _BATCH = 16  # jobs sent at once
 _BATCH_CHARACTERS = 1 << 20
 _START_SECONDS = 120.0
@@ -207,6 +210,7 @@ class _Job:
     copies: int = 0
     judgements: dict[Grader, Judgement] = field(default_factory=dict)
     accidents: int = 0
+    again: bool = False
 
     @property
     def wanted(self) -> list[Grader]:
@@ -231,7 +235,7 @@ class _Call:
         self.stopped = threading.Event()
         # The worker's own clock counts processor time, of which a busy machine may give it one part in fifty. This
         # clock is for a worker that is stopped; an answer that takes too long never gets as far.
-        self.patience = 100 * timeout + 60
+        self.patience = 100 * timeout * SECOND_TRY + 60
 
     def serve(self) -> None:
         """Body of a thread: feed one worker after the other until nothing waits."""
@@ -273,7 +277,12 @@ class _Call:
                 number = self.waiting.popleft()
             except IndexError:
                 break
+            if self.jobs[number].again and batch:  # alone
+                self.waiting.appendleft(number)
+                break
             batch.append(number)
+            if self.jobs[number].again:
+                break
             characters += len(self.jobs[number].request.response)
         return batch
 
@@ -282,7 +291,8 @@ class _Call:
         for number in batch:
             job = self.jobs[number]
             rows.append((number, job.wanted, job.request.gold, job.request.response, job.request.task))
-        worker.send({"timeout": self.timeout, "jobs": rows}, self.patience)
+        timeout = self.timeout * (SECOND_TRY if self.jobs[batch[0]].again else 1)
+        worker.send({"timeout": timeout, "jobs": rows}, self.patience)
         for number in batch:
             for _ in self.jobs[number].wanted:
                 if self.stopped.is_set():
@@ -298,14 +308,17 @@ class _Call:
         """The first missing verdict is the one that ended the child; the others get another child.
 
         What ended by a signal from elsewhere, or where the memory may have been full of earlier answers, is tried
-        once more.
+        once more; what used up its time in the published grader too, with more time. The audited one is done in
+        milliseconds, or never.
         """
         unfinished = [number for number in batch if self.jobs[number].wanted]
         if not unfinished:
             return
         first = self.jobs[unfinished[0]]
         first.accidents += not certain
-        if certain or first.accidents > 1:
+        if certain and not first.again and first.wanted[0] == "published":
+            first.again = True
+        elif certain or first.accidents > 1:
             first.judgements[first.wanted[0]] = error(reason)
             if not first.wanted:
                 self.done.put(unfinished.pop(0))
@@ -324,7 +337,8 @@ def grade_many(
     Args:
         requests: what to judge.
         workers: number of processes; None: as many as there are processors, 16 at most.
-        timeout: processor seconds that each grader may take for one answer; more gives the verdict "error".
+        timeout: processor seconds that each grader may take for one answer, the published one `SECOND_TRY` times as
+            many in a second try; more gives the verdict "error".
         progress: called in the caller's thread with the number of requests done so far.
 
     Returns:
