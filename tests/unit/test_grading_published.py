@@ -242,6 +242,14 @@ def test_audit(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif("REUSE_BENCH_DATA" not in os.environ, reason="REUSE_BENCH_DATA names no folder with the six sets")
+def test_the_rates_in_the_documents_are_those_that_the_command_prints():
+    result = CliRunner().invoke(app, ["grade", "--audit", "--markdown"])
+    assert result.exit_code == 0
+    assert result.stdout == (ROOT / "docs" / "grading-rates.md").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("REUSE_BENCH_DATA" not in os.environ, reason="REUSE_BENCH_DATA names no folder with the six sets")
 def test_every_gold_in_its_own_box_is_right_in_both_graders():
     from tasks.datasets import BENCHMARKS, load
 
