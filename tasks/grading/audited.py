@@ -31,7 +31,7 @@ from tasks.grading.answers import (
     read,
 )
 from tasks.grading.extract import last_box
-from tasks.grading.latex import Tree, Unreadable
+from tasks.grading.latex import MAYBE_SYMBOLS, Tree, Unreadable
 from tasks.grading.realsets import RealSet, real_set
 from tasks.grading.repairs import repaired
 from tasks.grading.rules import Rule, rule_of
@@ -116,6 +116,7 @@ _CHOSEN = re.compile(
 )
 _OF_TIME = re.compile(r"\s*(?:\\left)?\(\s*t\s*(?:\\right)?\)")
 _DERIVATIVE = re.compile(r"\\d?dot\b|\\prime|'|\\frac\{\s*d")
+_MAYBE_SYMBOLS = re.compile(rf"(?<![\\A-Za-z])(?:{'|'.join(sorted(MAYBE_SYMBOLS))})(?![A-Za-z])")
 _LIST_OF_THOUSANDS = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?!\d|[.,]\d)")
 
 
@@ -126,11 +127,11 @@ def _other_readings(gold: str, answer: str) -> Iterator[tuple[str, str, bool]]:
         yield gold, choice[4].rstrip("}") if inside else choice[4], True
         yield gold, choice[1], True
     if _OF_TIME.search(gold + answer) and _DERIVATIVE.search(gold):
-        for units in (True, False):
-            yield _OF_TIME.sub("", gold), _OF_TIME.sub("", answer), units
+        gold, answer = _OF_TIME.sub("", gold), _OF_TIME.sub("", answer)
+        yield gold, answer, True
     if re.search(r",\s|and|or|;", answer) and (joined := _LIST_OF_THOUSANDS.sub(_without_commas, answer)) != answer:
         yield gold, joined, True
-    if re.search("[a-zA-Z]", gold) and re.search("[a-zA-Z]{2}", answer):
+    if _MAYBE_SYMBOLS.search(answer) and re.search("[A-Za-z]", gold):
         yield gold, answer, False
 
 
