@@ -249,7 +249,12 @@ def _without_domains(given: tuple[Thing, ...], wanted: tuple[Thing, ...]) -> tup
 
 
 def _as_one_point(given: tuple[Thing, ...], wanted: tuple[Thing, ...]) -> tuple[Thing, ...]:
-    """``x = 2, y = 4`` as ``(2, 4)`` where a point is asked for: its places in the order of the alphabet."""
+    """``x = 2, y = 4`` as the point ``(2, 4)`` that is asked for, by the alphabet; and the other way round."""
+    if len(given) == 1 < len(wanted) and isinstance(given[0], Named) and isinstance(items := given[0].thing, Group):
+        names = given[0].name.strip("()").split(",")
+        if len(names) == len(items.items) == len(wanted) and all(isinstance(one, Named) for one in wanted):
+            return tuple(Named(name, "variable", item) for name, item in zip(names, items.items, strict=True))
+        return given
     point = _bare(wanted[0]) if len(wanted) == 1 else None
     if not isinstance(point, Group) or point.left != "(" or len(given) != len(point.items) or len(given) < 2:
         return given
@@ -473,6 +478,8 @@ class _Comparison:
                 return True
             if _TIME.fullmatch(gold.written) or len(gold.parts) != len(answer.parts):
                 return False
+            if gold.parts[-1].unit:  # 7:30 p.m.
+                return all(self._value(a, b) for a, b in zip(gold.parts, answer.parts, strict=True))
             scale = [(a.trees[0], b.trees[0]) for a, b in zip(gold.parts, answer.parts, strict=True)]
             (top, bottom), *rest = scale
             return all(same_function(("mul", top, b), ("mul", a, bottom)) for a, b in rest)
