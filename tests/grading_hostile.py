@@ -61,6 +61,13 @@ HOSTILE: dict[str, str] = {
     "percent signs": BOX % ("%" * 9_000),
     "unknown commands": BOX % ("\\foo" * 2_000),
     "texts in texts": BOX % ("\\text{" * 1_500 + "a" + "}" * 1_500),
+    "spaces after a choice": BOX % ("(A)" + " " * 9_000),
+    "a long sentence before it": BOX % ("a is " * 1_900 + "7"),
+    "conditions in brackets": BOX % ("x=" + "(" * 900 + "x>0" + ")" * 900),
+    "a long list of thousands": BOX % ("1,000, " * 1_200 + "and 1"),
+    "a long union": BOX % "\\cup ".join(f"({number},{number + 1})" for number in range(600)),
+    "a set of many conditions": BOX % ("\\{x:" + "x>1," * 700 + "\\}"),
+    "functions of time": BOX % ("x'" + "(t)" * 2_900),
     "nothing": "",
     "an empty box": BOX % "",
 }

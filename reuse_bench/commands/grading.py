@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from methods.errors import UserError
+from reuse_bench.commands.grading_rates import markdown
 
 if TYPE_CHECKING:
     from tasks.grading import GradeRequest
@@ -48,6 +49,7 @@ def grade(
     workers: Annotated[int | None, typer.Option(min=1, help="Grading processes; otherwise one a processor.")] = None,
     timeout: Annotated[float, typer.Option(min=0.01, help="Processor seconds for each grader on each answer.")] = 5.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the audit as JSON.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the audit as docs/grading-rates.md.")] = False,
 ) -> None:
     r"""Judge answers by both graders, one JSON line a verdict.
 
@@ -62,7 +64,7 @@ def grade(
         raise UserError(f"{file}: grade --audit makes its own answers: leave out the file, or --audit")
     try:
         if audit:
-            good = _audit(data_dir, workers, timeout, as_json)
+            good = _audit(data_dir, workers, timeout, "json" if as_json else "markdown" if as_markdown else "text")
         elif file is None or str(file) == "-":
             if sys.stdin is None:
                 raise UserError("standard input is closed: name a file with JSON lines, or pipe them in")
@@ -162,7 +164,7 @@ def _bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
         yield lambda done: progress.update(task, completed=done)
 
 
-def _audit(data_dir: Path | None, workers: int | None, timeout: float, as_json: bool) -> bool:
+def _audit(data_dir: Path | None, workers: int | None, timeout: float, form: str) -> bool:
     """Print the audit; whether the audited grader said what it should about every answer."""
     from tasks.datasets import BENCHMARKS, load
     from tasks.grading import audit
@@ -185,8 +187,11 @@ def _audit(data_dir: Path | None, workers: int | None, timeout: float, as_json: 
         for probe, one in zip(asked, grades, strict=True)
         if not audit.as_expected(probe, one.audited) or (probe.form == "own box" and one.published != "right")
     ]
-    if as_json:
+    if form == "json":
         print(json.dumps(_document(rows, forms, against, left_out), indent=1))
+    elif form == "markdown":
+        print(markdown(rows, forms, against), end="")
+        print("\n".join(left_out), file=sys.stderr, end="\n" if left_out else "")
     else:
         _print_audit(rows, forms, against, left_out)
     return all(audit.as_expected(probe, one.audited) for probe, one in against)

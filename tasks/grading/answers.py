@@ -27,7 +27,7 @@ from tasks.grading.values import same_number, symbols
 
 MAX_ANSWERS = 64
 _RELATIONS = {"=", "<", ">", r"\le", r"\ge", r"\ne", r"\approx", r"\in", ":="}
-_MATRICES = {"pmatrix", "bmatrix", "matrix", "vmatrix", "Vmatrix", "Bmatrix", "smallmatrix", "array"}
+_MATRICES = {"pmatrix", "bmatrix", "matrix", "Bmatrix", "smallmatrix", "array"}
 _LISTS = {"cases", "aligned", "align", "gathered", "split", "array", "rcases", "dcases"}
 _CONDITIONS = re.compile(r"\s*for (?:all|any|every|each|some)\b|\s*for\b|\s*where\b|\s*with\b|\s*only\b")
 _COMPARING = {"<", ">", r"\le", r"\ge", r"\ne"}
@@ -419,6 +419,8 @@ def _known(tokens: list[Token]) -> Known | None:
         return Known("empty")
     if [token.text.casefold() for token in tokens] in (["all real numbers"], ["all reals"]):
         return Known("R")
+    if [token.text.casefold() for token in tokens] == ["infinity"]:
+        return Known("+inf")
     if tokens[-1].text == r"\infty" and len(tokens) == 1 + (tokens[0].text in "+-"):
         return Known("-inf" if tokens[0].text == "-" else "+inf")
     return None

@@ -31,7 +31,7 @@ from tasks.grading.answers import (
     read,
 )
 from tasks.grading.extract import last_box
-from tasks.grading.latex import Tree, Unreadable
+from tasks.grading.latex import MAYBE_SYMBOLS, Tree, Unreadable
 from tasks.grading.realsets import RealSet, real_set
 from tasks.grading.repairs import repaired
 from tasks.grading.rules import Rule, rule_of
@@ -116,6 +116,7 @@ _CHOSEN = re.compile(
 )
 _OF_TIME = re.compile(r"\s*(?:\\left)?\(\s*t\s*(?:\\right)?\)")
 _DERIVATIVE = re.compile(r"\\d?dot\b|\\prime|'|\\frac\{\s*d")
+_MAYBE_SYMBOLS = re.compile(rf"(?<![\\A-Za-z])(?:{'|'.join(sorted(MAYBE_SYMBOLS))})(?![A-Za-z])")
 _LIST_OF_THOUSANDS = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?!\d|[.,]\d)")
 
 
@@ -126,11 +127,11 @@ def _other_readings(gold: str, answer: str) -> Iterator[tuple[str, str, bool]]:
         yield gold, choice[4].rstrip("}") if inside else choice[4], True
         yield gold, choice[1], True
     if _OF_TIME.search(gold + answer) and _DERIVATIVE.search(gold):
-        for units in (True, False):
-            yield _OF_TIME.sub("", gold), _OF_TIME.sub("", answer), units
+        gold, answer = _OF_TIME.sub("", gold), _OF_TIME.sub("", answer)
+        yield gold, answer, True
     if re.search(r",\s|and|or|;", answer) and (joined := _LIST_OF_THOUSANDS.sub(_without_commas, answer)) != answer:
         yield gold, joined, True
-    if re.search("[a-zA-Z]", gold) and re.search("[a-zA-Z]{2}", answer):
+    if _MAYBE_SYMBOLS.search(answer) and re.search("[A-Za-z]", gold):
         yield gold, answer, False
 
 
@@ -248,7 +249,12 @@ def _without_domains(given: tuple[Thing, ...], wanted: tuple[Thing, ...]) -> tup
 
 
 def _as_one_point(given: tuple[Thing, ...], wanted: tuple[Thing, ...]) -> tuple[Thing, ...]:
-    """``x = 2, y = 4`` as ``(2, 4)`` where a point is asked for: its places in the order of the alphabet."""
+    """``x = 2, y = 4`` as the point ``(2, 4)`` that is asked for, by the alphabet; and the other way round."""
+    if len(given) == 1 < len(wanted) and isinstance(given[0], Named) and isinstance(items := given[0].thing, Group):
+        names = given[0].name.strip("()").split(",")
+        if len(names) == len(items.items) == len(wanted) and all(isinstance(one, Named) for one in wanted):
+            return tuple(Named(name, "variable", item) for name, item in zip(names, items.items, strict=True))
+        return given
     point = _bare(wanted[0]) if len(wanted) == 1 else None
     if not isinstance(point, Group) or point.left != "(" or len(given) != len(point.items) or len(given) < 2:
         return given
@@ -472,6 +478,8 @@ class _Comparison:
                 return True
             if _TIME.fullmatch(gold.written) or len(gold.parts) != len(answer.parts):
                 return False
+            if gold.parts[-1].unit:  # 7:30 p.m.
+                return all(self._value(a, b) for a, b in zip(gold.parts, answer.parts, strict=True))
             scale = [(a.trees[0], b.trees[0]) for a, b in zip(gold.parts, answer.parts, strict=True)]
             (top, bottom), *rest = scale
             return all(same_function(("mul", top, b), ("mul", a, bottom)) for a, b in rest)

@@ -121,7 +121,7 @@ BARE_UNITS = {
     "ergs", "mol", "kJ", "nm", "thousand", "million", "billion", "trillion", "ways", "students", "cmH",
 }  # fmt: skip
 # Short ones, which are as often a product of symbols: the weight mg, the length pc.
-_MAYBE_SYMBOLS = {unit for unit in BARE_UNITS if len(unit) <= 3}
+MAYBE_SYMBOLS = {unit for unit in BARE_UNITS if len(unit) <= 3}
 _WORDS = CONNECTIVES | BARE_UNITS | {"no", "none", "solution", "solutions", "for", "all", "where", "with", "when", "if"}
 
 
@@ -198,7 +198,7 @@ def _plain_number(match: re.Match[str], exponent: re.Match[str] | None) -> str:
 
 def _scan_word(word: str, tokens: list[Token], space: bool, units: bool) -> None:
     lower = word.lower()
-    if word in _MAYBE_SYMBOLS and (not units or (tokens and tokens[-1].text == "_")):
+    if word in MAYBE_SYMBOLS and (not units or (tokens and tokens[-1].text == "_")):
         tokens.extend(Token("sym", letter, space and not index) for index, letter in enumerate(word))
         return
     if word in FUNCTIONS or word in _CALLED:

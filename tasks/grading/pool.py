@@ -29,6 +29,9 @@ from tasks.grading.types import GRADERS, RIGHT, Grade, Grader, GradeRequest, Jud
 from tasks.grading.worker import HEADER, OUT_OF_MEMORY, frame
 
 DEFAULT_TIMEOUT = 5.0  # seconds of processor time for each grader on each answer
+# Math-Verify needs some ten seconds to tell two differential equations apart. Whether that is an error must not depend
+# on the machine: what used up its time is tried once more, alone, with so many times as much.
+SECOND_TRY = 6
 _BATCH = 16  # jobs sent at once
 _BATCH_CHARACTERS = 1 << 20
 _START_SECONDS = 120.0
@@ -128,45 +131,74 @@ def _wait(descriptor: int, event: int, deadline: float) -> None:
         raise _Ended
 
 
-class _Idle:
-    """Workers that wait for the next call. A call takes them out, so none is ever shared."""
+def _processors() -> int:
+    """Workers that a call has by default: the processors that this process may use, but no more than 16.
+
+    On a large node many actors grade at the same time, and each worker takes some 80 MB.
+    """
+    try:
+        count = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on Linux
+        count = os.cpu_count() or 1
+    return min(max(count, 1), 16)
+
+
+class _Workers:
+    """The workers of this process: those that wait for the next call, and how many there may be.
+
+    A call takes one out for each of its threads, so none is ever shared. A trainer may call from dozens of threads at
+    once, one answer each: they wait for their turn, rather than start a worker each and end it again.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._workers: list[_Worker] = []
+        self._idle: list[_Worker] = []
+        self._free = threading.Semaphore(_processors())
 
     def take(self) -> _Worker:
-        while True:
-            with self._lock:
-                worker = self._workers.pop() if self._workers else None
-            if worker is None:
-                return _Worker()
-            if worker.usable():
-                return worker
-            worker.kill()
+        self._free.acquire()
+        try:
+            while True:
+                with self._lock:
+                    worker = self._idle.pop() if self._idle else None
+                if worker is None:
+                    return _Worker()
+                if worker.usable():
+                    return worker
+                worker.kill()
+        except BaseException:
+            self._free.release()
+            raise
 
     def give(self, worker: _Worker) -> None:
+        """Back, for the next one."""
         with self._lock:
-            if len(self._workers) < _processors():
-                self._workers.append(worker)
-                return
-        worker.kill()
+            self._idle.append(worker)
+        self._free.release()
+
+    def drop(self, worker: _Worker) -> int:
+        """End one that was taken, and say how it ended."""
+        self._free.release()
+        return worker.kill()
 
     def clear(self) -> None:
         with self._lock:
-            workers, self._workers = self._workers, []
+            workers, self._idle = self._idle, []
         for worker in workers:
             worker.kill()
 
-    def forget(self) -> None:
-        """In a forked child: the workers are the parent's."""
-        self._lock = threading.Lock()
-        self._workers = []
+
+_workers = _Workers()
+atexit.register(lambda: _workers.clear())
 
 
-_idle = _Idle()
-atexit.register(_idle.clear)
-os.register_at_fork(after_in_child=_idle.forget)
+def _forget() -> None:
+    """In a forked child: the workers are the parent's, and so may be the lock."""
+    global _workers
+    _workers = _Workers()
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 @dataclass
@@ -178,6 +210,7 @@ class _Job:
     copies: int = 0
     judgements: dict[Grader, Judgement] = field(default_factory=dict)
     accidents: int = 0
+    again: bool = False
 
     @property
     def wanted(self) -> list[Grader]:
@@ -202,14 +235,14 @@ class _Call:
         self.stopped = threading.Event()
         # The worker's own clock counts processor time, of which a busy machine may give it one part in fifty. This
         # clock is for a worker that is stopped; an answer that takes too long never gets as far.
-        self.patience = 100 * timeout + 60
+        self.patience = 100 * timeout * SECOND_TRY + 60
 
     def serve(self) -> None:
         """Body of a thread: feed one worker after the other until nothing waits."""
         worker: _Worker | None = None
         try:
             while not self.stopped.is_set() and (batch := self._next_batch()):
-                worker = worker or _idle.take()
+                worker = worker or _workers.take()
                 try:
                     self._run(worker, batch)
                 except _ChildDied as caught:
@@ -217,11 +250,11 @@ class _Call:
                     reason = limit or f"the grading process ended with status {caught.status}"
                     self._blame(batch, reason, certain=caught.status == -signal.SIGPROF)
                     if limit is None:  # killed by somebody else, perhaps in the middle of a frame
-                        worker.kill()
+                        _workers.drop(worker)
                         worker = None
                 except _Ended:
                     silent = worker.process.poll() is None
-                    status = worker.kill()
+                    status = _workers.drop(worker)
                     worker = None
                     reason = "time limit" if silent else f"the grading process ended with status {status}"
                     self._blame(batch, reason, certain=silent)
@@ -230,9 +263,9 @@ class _Call:
         finally:
             if worker is not None:
                 if self.stopped.is_set():
-                    worker.kill()
+                    _workers.drop(worker)
                 else:
-                    _idle.give(worker)
+                    _workers.give(worker)
 
     def _next_batch(self) -> list[int]:
         batch: list[int] = []
@@ -244,7 +277,12 @@ class _Call:
                 number = self.waiting.popleft()
             except IndexError:
                 break
+            if self.jobs[number].again and batch:  # alone
+                self.waiting.appendleft(number)
+                break
             batch.append(number)
+            if self.jobs[number].again:
+                break
             characters += len(self.jobs[number].request.response)
         return batch
 
@@ -253,7 +291,8 @@ class _Call:
         for number in batch:
             job = self.jobs[number]
             rows.append((number, job.wanted, job.request.gold, job.request.response, job.request.task))
-        worker.send({"timeout": self.timeout, "jobs": rows}, self.patience)
+        timeout = self.timeout * (SECOND_TRY if self.jobs[batch[0]].again else 1)
+        worker.send({"timeout": timeout, "jobs": rows}, self.patience)
         for number in batch:
             for _ in self.jobs[number].wanted:
                 if self.stopped.is_set():
@@ -269,14 +308,17 @@ class _Call:
         """The first missing verdict is the one that ended the child; the others get another child.
 
         What ended by a signal from elsewhere, or where the memory may have been full of earlier answers, is tried
-        once more.
+        once more; what used up its time in the published grader too, with more time. The audited one is done in
+        milliseconds, or never.
         """
         unfinished = [number for number in batch if self.jobs[number].wanted]
         if not unfinished:
             return
         first = self.jobs[unfinished[0]]
         first.accidents += not certain
-        if certain or first.accidents > 1:
+        if certain and not first.again and first.wanted[0] == "published":
+            first.again = True
+        elif certain or first.accidents > 1:
             first.judgements[first.wanted[0]] = error(reason)
             if not first.wanted:
                 self.done.put(unfinished.pop(0))
@@ -295,7 +337,8 @@ def grade_many(
     Args:
         requests: what to judge.
         workers: number of processes; None: as many as there are processors, 16 at most.
-        timeout: processor seconds that each grader may take for one answer; more gives the verdict "error".
+        timeout: processor seconds that each grader may take for one answer, the published one `SECOND_TRY` times as
+            many in a second try; more gives the verdict "error".
         progress: called in the caller's thread with the number of requests done so far.
 
     Returns:
@@ -370,15 +413,3 @@ def _judge_chain(answer: str | None, request: GradeRequest) -> Judgement:
     if answer is None:
         return wrong("the chain has no result at its end")
     return RIGHT if answer == request.gold else wrong("not equal")
-
-
-def _processors() -> int:
-    """Workers that a call has by default: the processors that this process may use, but no more than 16.
-
-    On a large node many actors grade at the same time, and each worker takes some 80 MB.
-    """
-    try:
-        count = len(os.sched_getaffinity(0))
-    except AttributeError:  # not on Linux
-        count = os.cpu_count() or 1
-    return min(max(count, 1), 16)

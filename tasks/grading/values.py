@@ -430,8 +430,9 @@ def _same_rounded(
     one: tuple[Fraction, Fraction | None] | None,
     two: tuple[Fraction, Fraction | None] | None,
 ) -> bool:
-    if abs(first - second) > RELATIVE_TOLERANCE * abs(first) or (one and one[1] is None):
-        return False  # too far apart, or the gold is a written whole number, which is exact
+    whole = one is not None and one[1] is None and first.denominator == 1  # as it is written, and so exact
+    if whole or abs(first - second) > RELATIVE_TOLERANCE * abs(first):
+        return False
     coarse = one[1] if one else None
     fine = two[1] if two else None
     if coarse is not None and fine is not None and fine == coarse:

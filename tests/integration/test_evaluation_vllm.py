@@ -18,8 +18,11 @@ from harness.evaluation import (
     record_results,
     request_seed,
 )
-from harness.records import file_ref
+from harness.outside import choose, evaluate_outside
+from harness.protocol import load_protocol
+from harness.records import file_ref, read_record
 from harness.scoring import COLUMNS, PROMPT_COLUMN, pass_at_1, read_samples, task_result
+from harness.seeds import derived_seed
 from methods.errors import UserError
 from tasks import datasets
 from tests import chat_model
@@ -36,7 +39,8 @@ PLANS = [
     TaskPlan(task, samples=3, temperature=1.0, top_p=0.7, max_tokens=24, prompt=PROMPT, chat_template=True)
     for task in datasets.BENCHMARKS
 ]
-SEED, LIMIT, TOTAL = 5, 2, 6 * 2 * 3
+RUN_SEED, LIMIT, TOTAL = 5, 2, 6 * 2 * 3
+SEED = derived_seed(RUN_SEED, "evaluation")
 
 
 @pytest.fixture(scope="module")
@@ -168,3 +172,21 @@ def test_a_context_that_is_too_short_is_said_in_one_sentence(model, tmp_path):
     long = TaskPlan("aime25", samples=1, temperature=1.0, top_p=1.0, max_tokens=4096, chat_template=True)
     with pytest.raises(UserError, match=r"do not fit into the model's 4096 tokens"):
         evaluate(model, tmp_path, tasks=[long], limit=1)
+
+
+def test_a_checkpoint_from_elsewhere_is_recorded_in_the_open_division(model, continued, tmp_path):
+    out, *_ = continued
+    protocol = load_protocol("qwen3-1.7b")
+    outside = choose(protocol, str(model), "someones", None, "trained with X on Y, commit Z")
+    files, path = evaluate_outside(
+        outside, protocol, PLANS, out, seed=RUN_SEED, limit=LIMIT, engine=EngineOptions(), store=tmp_path
+    )
+    assert path is not None
+    record = read_record(path)
+    assert (record.kind, record.division, record.status) == ("external", "open", "done")
+    assert record.notes["stated_provenance"] == "trained with X on Y, commit Z"
+    assert any("trained elsewhere" in line for line in record.deviations)
+    assert any(f"first {LIMIT} problems" in line for line in record.deviations)
+    for task in datasets.BENCHMARKS:
+        samples = read_samples(files[task])
+        assert record.evaluation[task].scores["published"].pass_at_1 == pytest.approx(pass_at_1(samples, "published"))

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -92,6 +95,10 @@ def test_unanswerable_problems_are_those_that_the_copy_marks():
     found = datasets.load("olympiadbench").problems
     marked = {one.id for one in found if one.extra["broken_relay"]}
     assert marked == datasets.entry("olympiadbench").unanswerable
+    named = {one.extra["source_id"] for one in found if one.id in marked}
+    assert {2655, 2725, 2967, 3095} < {int(number) for number in named}  # docs/data.md names them
+    (whole,) = [one for one in found if int(one.extra["source_id"]) == 2720]  # its answer is the same for every number
+    assert whole.id not in marked
 
 
 # Digests and ids
@@ -314,7 +321,7 @@ def test_import_of_a_missing_field_names_it(toy, tmp_path):
 
 
 class Hubby(BaseHTTPRequestHandler):
-    """Serves files with ranges; breaks the connection where it is told to."""
+    """Serves files with ranges; breaks the connection where it is told to, or stops there until it may go on."""
 
     def do_GET(self):
         server = self.server
@@ -336,6 +343,12 @@ class Hubby(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body) - start))
         self.send_header("ETag", server.etag)
         self.end_headers()
+        if server.hold_at:
+            self.wfile.write(body[start : server.hold_at.pop()])
+            self.wfile.flush()
+            server.held.set()
+            server.go_on.wait(60)
+            return
         stop = server.break_at.pop(0) if server.break_at else None
         self.wfile.write(body[start:stop])
         if stop is not None:
@@ -350,7 +363,8 @@ class Hubby(BaseHTTPRequestHandler):
 def hub(monkeypatch, toy, tmp_path):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hubby)
     server.daemon_threads = True
-    server.asked, server.break_at, server.etag = [], [], '"one"'
+    server.asked, server.break_at, server.hold_at, server.etag = [], [], [], '"one"'
+    server.held, server.go_on = threading.Event(), threading.Event()
     base = "/datasets/owner/toy/resolve/refs%2Fconvert%2Fparquet/default/test"
     server.files = {}
     for number, rows in enumerate((ROWS[:2], ROWS[2:])):
@@ -389,6 +403,39 @@ def test_a_broken_download_goes_on_where_it_stopped(hub, tmp_path):
     fetch.fetch("toy", tmp_path / "data")
     assert [asked for _, asked in hub.asked][:2] == [None, "bytes=20000-"]
     assert datasets.load("toy", tmp_path / "data").digest == DIGEST
+
+
+@pytest.mark.skipif(not os.environ.get("REUSE_BENCH_DATA"), reason="REUSE_BENCH_DATA names no data folder")
+def test_an_interrupted_command_goes_on_where_it_stopped(hub, tmp_path):
+    rows = [json.loads(line) for line in (Path(os.environ["REUSE_BENCH_DATA"]) / "aime25.jsonl").open()]
+    table = pa.Table.from_pylist([{"problem": row["problem"], "answer": row["answer"]} for row in rows])
+    path = tmp_path / "aime25.parquet"
+    pq.write_table(table.replace_schema_metadata({"pad": "x" * 300_000}), path)
+    hub.files["/datasets/math-ai/aime25/resolve/refs%2Fconvert%2Fparquet/default/test/0000.parquet"] = path.read_bytes()
+    hub.hold_at = [150_000]
+    command = [
+        sys.executable,
+        "-m",
+        "reuse_bench.main",
+        "data",
+        "fetch",
+        "aime25",
+        "--data-dir",
+        str(tmp_path / "data"),
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    assert hub.held.wait(60)
+    part = tmp_path / "data" / ".partial" / "aime25-0000.parquet"
+    while not part.exists() or not (have := part.stat().st_size):
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 3
+    hub.go_on.set()
+    assert not list((tmp_path / "data").glob("aime25*"))
+    again = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert again.stdout.startswith("aime25: verified, 30 problems"), again.stderr
+    (resumed,) = [asked for _, asked in hub.asked if asked]
+    assert int(resumed.removeprefix("bytes=").rstrip("-")) >= have
 
 
 def test_a_redirect_is_followed_with_the_range(hub, monkeypatch, tmp_path):

@@ -209,7 +209,7 @@ def test_command_says_what_is_missing(monkeypatch):
     from tasks.grading import pool
 
     start = subprocess.Popen
-    monkeypatch.setattr(pool, "_idle", pool._Idle())
+    monkeypatch.setattr(pool, "_workers", pool._Workers())
     broken = "import sys; sys.modules['math_verify'] = None; from tasks.grading.worker import main; main()"
     monkeypatch.setattr(subprocess, "Popen", lambda command, **options: start([command[0], "-c", broken], **options))
     result = CliRunner().invoke(app, ["grade"], input=LINES[0])
@@ -238,6 +238,14 @@ def test_audit(tmp_path):
     assert all(row["audited"] == row["probes"] for row in document["rows"])
     assert {row["measure"] for row in document["rows"]} == set(MEASURES)
     assert sum(row["published"] for row in document["rows"]) < sum(row["probes"] for row in document["rows"])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("REUSE_BENCH_DATA" not in os.environ, reason="REUSE_BENCH_DATA names no folder with the six sets")
+def test_the_rates_in_the_documents_are_those_that_the_command_prints():
+    result = CliRunner().invoke(app, ["grade", "--audit", "--markdown"])
+    assert result.exit_code == 0
+    assert result.stdout == (ROOT / "docs" / "grading-rates.md").read_text()
 
 
 @pytest.mark.slow

@@ -103,6 +103,23 @@ def test_the_reward_asks_for_the_end_token(monkeypatch: pytest.MonkeyPatch) -> N
     reward._worker_spec.cache_clear()
 
 
+def test_the_reward_says_when_the_graders_disagree(monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness.openrlhf import reward
+
+    label = json.dumps({"gold": "3e8", "row": 0, "eos": "<eos>"})
+    queries = [rf"How fast? It is $\boxed{{{answer}}}$.<eos>" for answer in (r"3\times 10^8", "5")]
+    for grader, right in (("audited", 1.0), ("published", -1.0)):  # Math-Verify does not read 3e8
+        asked = spec().reward.model_copy(update={"task": "minerva_math", "grader": grader})
+        for name, value in spec().model_copy(update={"reward": asked}).to_environment().items():
+            monkeypatch.setenv(name, value)
+        reward._worker_spec.cache_clear()
+        found = [reward.reward_func([query], ["How fast?"], [label]) for query in queries]  # as OpenRLHF calls it
+        assert [one["rewards"].tolist() for one in found] == [[right], [-1.0]]
+        assert [one["extra_logs"]["grader_disagreement"].tolist() for one in found] == [[1.0], [0.0]]
+        assert [one["extra_logs"]["grader_error"].tolist() for one in found] == [[0.0], [0.0]]
+    reward._worker_spec.cache_clear()
+
+
 def test_the_reward_of_the_control_does_not_look_at_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     from harness.openrlhf import reward
 
