@@ -193,7 +193,7 @@ def _heldout(
             cells += [seeds_cell(arm, href), status_cell(arm), hours_cell(arm)]
             rows.append(Row(cells, f"{arm.title} {arm.method}", reference=arm.reuse is None))
         if rows:
-            label = "Base model, not trained" if reuse is None else f"N = {reuse}"
+            label = "Not trained here" if reuse is None else f"N = {reuse}"
             groups.append(Group(label, rows, key=str(reuse or 0)))
     measure = f" (or pass@{k})" if k > 1 else ""
     return Table(
