@@ -51,6 +51,7 @@ _SECRET_VALUE = re.compile(
 )
 _USER_INFO = re.compile(r"(?<=://)[^/\s:@]+(:[^/\s@]*)?@")
 HIDDEN = "(hidden)"
+_PIN = re.compile(r"^([A-Za-z0-9][\w.-]*)==([^\s;#]+)", re.M)
 
 
 def collect(
@@ -98,7 +99,25 @@ def deviations(found: Provenance) -> list[str]:
         lines.append(f"code: it differs from commit {found.commit[:12]}")
     if found.lock_sha256 is None:
         lines.append("code: it was installed without the locks of requirements/")
+    else:
+        contents = [(REPOSITORY / path).read_bytes() for path in LOCKS["gpu" if gpus() else "cpu"]]
+        lines += [f"packages: {line}" for line in unlike_lock(found.packages, contents)]
     return lines
+
+
+def unlike_lock(packages: Mapping[str, str], contents: Sequence[bytes]) -> list[str]:
+    """Packages that the locks pin and that are missing or of another version, in words; three at most.
+
+    A version with a local part (``2.13.0+cu129``) is the one that is pinned without it.
+    """
+    pins = [pin for content in contents for pin in _PIN.findall(content.decode(errors="replace"))]
+    wrong = []
+    for name, version in pins:
+        found = packages.get(re.sub(r"[-_.]+", "-", name).lower())
+        if found != version and not (found or "").startswith(f"{version}+"):
+            wrong.append(f"{name} is {found or 'missing'} instead of {version}")
+    more = [f"and {len(wrong) - 3} more"] if len(wrong) > 3 else []
+    return [*wrong[:3], *more]
 
 
 def _own_version() -> str:

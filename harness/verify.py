@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import methods
-from harness import provenance
+from harness import plausibility, provenance
 from harness.curves import read_updates, training_summary
 from harness.evaluation import request_seed
 from harness.grid import Cell
@@ -33,18 +34,26 @@ from harness.records import (
     record_folder,
     write_atomically,
 )
-from harness.scoring import read_samples, task_result
+from harness.scoring import COLUMNS, read_identity, read_samples, task_result
 from methods.errors import UserError
 from tasks import chain, datasets
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from tasks.grading import GradeRequest
+
 Level = Literal["error", "note"]
 TOLERANCE = 1e-9
 CURVE = "updates.jsonl"
 RECORDS = "*/*/n*/*/seed*.json"
 MATH_VERIFY = "math-verify"
+SPOT_CHECKS = 20
+"""Right samples of each task that are judged again without ``regrade``, drawn anew each time."""
+LARGEST_RECORD = 64 * 2**20
+LARGEST_FILE = 2 * 2**30
+"""Bytes. Nothing larger is read: a record of ours has under 1 MB, a file of the largest task under 100 MB."""
+GRADER = "tasks/grading"
 
 
 @dataclass(frozen=True, order=True)
@@ -80,6 +89,18 @@ class Report:
         return {**asdict(self), "ok": self.ok}
 
 
+@dataclass(frozen=True)
+class _Judged:
+    """A stored sample that is judged again."""
+
+    task: str
+    row: int
+    request: GradeRequest
+    published: str
+    audited: str
+    shown: str
+
+
 @dataclass
 class _Checked:
     """One record, after the checks that need nothing else."""
@@ -90,7 +111,10 @@ class _Checked:
     files: int = 0
     samples: int = 0
     cached: bool = False
-    golds: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, str] = field(default_factory=dict)
+    """What is compared with other records: digests of golds, responses and curve, the first score; see `_across`."""
+    judged: list[_Judged] = field(default_factory=list)
+    key: str = ""
 
     def error(self, name: str, message: str, path: str | None = None) -> None:
         self.findings.append(Finding(path or self.path, name, message))
@@ -114,7 +138,8 @@ def verify(
 
     Args:
         path: the store, a folder inside one (``tiny/tiny-qwen3``), or the JSON file of a record.
-        regrade: judge every sample again with the installed graders, where they are of the recorded version.
+        regrade: judge every sample again with the installed graders, where they are of the recorded version; without
+            it, some of the right ones of each task.
         cache_folder: where to remember, by digest, what was recomputed and found right; None: nowhere. Digests of
             all files are computed in any case.
         workers: records checked at once; the number of processors by default.
@@ -131,6 +156,10 @@ def verify(
             checked.append(one)
             if progress:
                 progress(len(checked), len(paths))
+    _judge_again(checked)
+    for one in checked:
+        if one.key and not one.cached and not one.findings_of_error():
+            memory.remember(one.key, one.facts)
     memory.save()
     report = Report(records=len(paths))
     for one in checked:
@@ -171,7 +200,12 @@ def _check(path: Path, store: Path, memory: _Memory, regrade: bool) -> _Checked:
     if path.is_symlink():
         one.error("", "the record is a link")
         return one
+    if linked := _linked(path, store):
+        one.error("", f"{linked} is a link")
+        return one
     try:
+        if (size := path.stat().st_size) > LARGEST_RECORD:
+            raise ValueError(f"it has {size} bytes, and is not read")
         content = path.read_bytes()
         document = json.loads(content)
     except (OSError, ValueError, RecursionError) as error:
@@ -190,18 +224,26 @@ def _check(path: Path, store: Path, memory: _Memory, regrade: bool) -> _Checked:
         one.error("", f"the record belongs at {record.relative_path().as_posix()}")
     _check_files(one, record, record_folder(path))
     _check_claims(one, record)
-    key = memory.key(content, regrade)
-    if not one.findings_of_error() and key in memory:
+    one.key = memory.key(content, regrade)
+    if not one.findings_of_error() and one.key in memory:
         one.cached = True
-        one.golds = memory.recall(key)
+        one.facts = memory.recall(one.key)
         one.samples = _rows(record)
         return one
     _check_training(one, record, record_folder(path))
     for task, result in record.evaluation.items():
         _check_task(one, record, task, result, record_folder(path), regrade)
-    if not one.findings_of_error():
-        memory.remember(key, one.golds)
     return one
+
+
+def _linked(path: Path, store: Path) -> str:
+    """The first folder between the store and the record, or below the record's own, that is a link; empty if none."""
+    folder = record_folder(path)
+    inside = [parent for parent in path.absolute().parents if parent.is_relative_to(store.absolute())]
+    for place in [*reversed(inside), folder, folder / "samples"]:
+        if place != store.absolute() and place.is_symlink():
+            return place.name
+    return ""
 
 
 def _rows(record: Record) -> int:
@@ -256,11 +298,16 @@ def _check_files(one: _Checked, record: Record, folder: Path) -> None:
         if not file.is_file() or file.is_symlink():
             one.error(name, "the file is missing" if not file.is_symlink() else "the file is a link", shown)
             continue
-        data = file.read_bytes()
         one.files += 1
-        if len(data) != ref.bytes:
-            one.error(f"{name}.bytes", f"the file has {len(data)} bytes, the record says {ref.bytes}", shown)
-        if hashlib.sha256(data).hexdigest() != ref.sha256:
+        size = file.stat().st_size
+        if size > LARGEST_FILE:
+            one.error(f"{name}.bytes", f"the file has {size} bytes, and is not read", shown)
+            continue
+        if size != ref.bytes:
+            one.error(f"{name}.bytes", f"the file has {size} bytes, the record says {ref.bytes}", shown)
+        with file.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        if digest != ref.sha256:
             one.error(f"{name}.sha256", "the file does not have the digest that the record states", shown)
     if folder.is_dir():
         for file in sorted(folder.rglob("*")):
@@ -284,11 +331,11 @@ def _check_training(one: _Checked, record: Record, folder: Path) -> None:
         return
     if record.reuse != stated.updates_per_rollout:
         one.error("training.updates_per_rollout", f"{stated.updates_per_rollout}, but reuse is {record.reuse}")
-    for number, line in enumerate(lines, start=1):
-        rollout = math.ceil(number / stated.updates_per_rollout)
-        if line["rollout"] != rollout:
-            one.error("training.curve", f"update {number} is of rollout {line['rollout']} instead of {rollout}")
-            break
+    _check_lines(one, lines, stated.updates_per_rollout)
+    if lines:
+        told = [[line.get(name) for name in ("score", "loss", "gradient_norm")] for line in lines]
+        one.facts["curve"] = hashlib.sha256(repr(told).encode()).hexdigest()
+        one.facts["first"] = repr(lines[0]["score"])
     protocol = _protocol(record)
     if protocol is None:
         one.note("training", "the windows of early and late score are not known: the protocol is not one of ours")
@@ -310,12 +357,30 @@ def _check_training(one: _Checked, record: Record, folder: Path) -> None:
             one.error("status", "collapsed, but the curve does not meet the protocol's rule")
 
 
+def _check_lines(one: _Checked, lines: Sequence[Mapping[str, Any]], reuse: int) -> None:
+    """N updates for each rollout batch, all with its score, which no reward can lift above 1."""
+    scores: dict[int, float] = {}
+    for number, line in enumerate(lines, start=1):
+        rollout = math.ceil(number / max(1, reuse))
+        if line["rollout"] != rollout:
+            one.error("training.curve", f"update {number} is of rollout {line['rollout']} instead of {rollout}")
+            return
+        if line["score"] != scores.setdefault(rollout, line["score"]):
+            one.error("training.curve", f"update {number} has another score than rollout {rollout} had before")
+            return
+        if line["score"] > 1:
+            one.error("training.curve", f"update {number} has the score {line['score']}, above 1")
+            return
+
+
 def _check_task(one: _Checked, record: Record, task: str, stated: TaskResult, folder: Path, regrade: bool) -> None:
     name = f"evaluation.{task}"
     path = folder / "samples" / f"{task}.parquet"
     if stated.samples.path != f"samples/{task}.parquet" or not path.is_file() or path.is_symlink():
         return
     shown = f"{one.path.removesuffix('.json')}/samples/{task}.parquet"
+    if not _check_frame(one, record, task, stated, path, shown):
+        return
     try:
         samples = read_samples(path)
         found = task_result(samples, task, stated.sampling, stated.samples)
@@ -332,14 +397,66 @@ def _check_task(one: _Checked, record: Record, task: str, stated: TaskResult, fo
     if (prompts > 1).to_numpy().any():
         one.error(f"{name}.samples", "a problem has samples with different prompts or golds", shown)
     golds = samples.drop_duplicates("problem_id")[["problem_id", "gold"]].to_numpy().tolist()
-    one.golds[task] = hashlib.sha256(canonical_json(golds)).hexdigest()
-    if task in chain.TINY_TASKS:
-        known = {problem["id"]: problem["answer"] for problem in chain.held_out_problems(task)}
-        wrong = [key for key, gold in golds if known.get(key) != gold]
-        if wrong:
-            one.error(f"{name}.samples", f"problem {wrong[0]!r} is not in the data set with this gold", shown)
-    if regrade:
-        _regrade(one, record, task, samples, shown)
+    one.facts[f"golds {task}"] = hashlib.sha256(canonical_json(golds)).hexdigest()
+    responses = "\0".join(samples["problem_id"] + "\0" + samples["response"])
+    one.facts[f"responses {task}"] = hashlib.sha256(responses.encode()).hexdigest()
+    _check_golds(one, record, task, golds, shown)
+    one.judged += _to_judge(task, samples, shown, every=regrade)
+
+
+def _check_frame(one: _Checked, record: Record, task: str, stated: TaskResult, path: Path, shown: str) -> bool:
+    """What a sample file says before its rows are read: columns, how many rows, and of what evaluation they are."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    name = f"evaluation.{task}.samples"
+    try:
+        described = pq.read_metadata(path)
+        columns, rows = described.schema.to_arrow_schema().names, described.num_rows
+    except (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        one.error(name, f"it is no parquet file ({str(error).splitlines()[0][:80]})", shown)
+        return False
+    expected = stated.problems * stated.sampling.samples_per_problem
+    if rows != expected:
+        one.error(name, f"it has {rows} rows, and the record says {expected}", shown)
+        return False
+    extra = [column for column in columns if column not in COLUMNS]
+    if extra:
+        one.error(name, f"column {extra[0]!r} does not belong there", shown)
+    if b"reuse_bench" not in (described.metadata or {}):
+        return True
+    try:
+        said = read_identity(path)
+    except UserError as error:
+        one.error(name, str(error).partition(": ")[2], shown)
+        return True
+    data = {ref.name: ref.digest for ref in record.data if ref.role == "evaluation"}
+    weights = record.checkpoint.digest if record.checkpoint else record.model.digest
+    plan = said["plan"] if isinstance(said.get("plan"), dict) else {}
+    for what, here, there in (
+        ("checkpoint", said.get("checkpoint"), weights),
+        ("data", said.get("data"), data.get(task)),
+        ("seed", said.get("seed"), record.seeds.evaluation),
+        ("task", plan.get("task"), task),
+        *((key, plan.get(key), getattr(stated.sampling, key)) for key in ("temperature", "top_p", "max_tokens")),
+    ):
+        if said and here != there:
+            one.error(name, f"the file is of {what} {_short(here)}, the record of {_short(there)}", shown)
+    return True
+
+
+def _check_golds(one: _Checked, record: Record, task: str, golds: Sequence[Sequence[str]], shown: str) -> None:
+    """Problems and golds against the set itself, where it can be made here or is in the data folder."""
+    try:
+        asked = datasets.evaluation_problems(task)
+    except UserError:
+        if task in datasets.evaluation_tasks():
+            one.note(f"evaluation.{task}.samples", "golds not compared with the set, which is not in the data folder")
+        return
+    known = {problem.id: problem.answer for problem in asked.problems}
+    wrong = [key for key, gold in golds if known.get(key) != gold]
+    if wrong and (task in chain.TINY_TASKS or record.division == "closed"):
+        one.error(f"evaluation.{task}.samples", f"problem {wrong[0]!r} is not in the data set with this gold", shown)
 
 
 def _check_sample_seeds(one: _Checked, record: Record, task: str, samples: DataFrame, shown: str) -> None:
@@ -352,31 +469,70 @@ def _check_sample_seeds(one: _Checked, record: Record, task: str, samples: DataF
             return
 
 
-def _regrade(one: _Checked, record: Record, task: str, samples: DataFrame, shown: str) -> None:
-    """Judge every sample again; a verdict may only differ where a grader ran into its time limit."""
+def _to_judge(task: str, samples: DataFrame, shown: str, *, every: bool) -> list[_Judged]:
+    """All samples, or some of those that count as right: a score is lifted there."""
+    from tasks.grading import GradeRequest
+
+    rows: Sequence[int] = range(len(samples))
+    if not every:
+        right = (samples["published"] == "right") | (samples["audited"] == "right")
+        rows = [int(row) for row in right.to_numpy().nonzero()[0]]
+        # Not from a seed: whoever could know which rows are looked at would leave those alone.
+        rows = random.SystemRandom().sample(rows, min(SPOT_CHECKS, len(rows)))
+    chosen = samples.iloc[list(rows)]
+    columns = ("gold", "response", "finish_reason", "published", "audited")
+    return [
+        _Judged(task, row, GradeRequest(gold, response, task, finish == "stop"), published, audited, shown)
+        for row, gold, response, finish, published, audited in zip(
+            rows, *(chosen[column] for column in columns), strict=True
+        )
+    ]
+
+
+def _judge_again(checked: Sequence[_Checked]) -> None:
+    """Judge the chosen samples of all records at once; a verdict may only differ where a grader ran into its limit."""
     from importlib import metadata
 
-    from tasks.grading import GradeRequest, grade_many
+    from tasks.grading import grade_many
 
-    recorded = record.provenance.packages.get(MATH_VERIFY)
-    if recorded != metadata.version(MATH_VERIFY):
-        one.note(f"evaluation.{task}", f"not judged again: {MATH_VERIFY} is not the recorded {recorded}")
-        return
-    requests = [
-        GradeRequest(gold, response, task, finish == "stop")
-        for gold, response, finish in zip(samples["gold"], samples["response"], samples["finish_reason"], strict=True)
-    ]
-    named: set[str] = set()
-    for row, grade in enumerate(grade_many(requests)):
-        for grader, verdict in (("published", grade.published), ("audited", grade.audited)):
-            stored = samples[grader].iloc[row]
-            if verdict != stored and "error" not in (verdict, stored) and grader not in named:
-                named.add(grader)
-                one.error(
-                    f"evaluation.{task}.scores.{grader}",
-                    f"row {row} is stored as {stored}, and judged {verdict} now",
-                    shown,
-                )
+    here = metadata.version(MATH_VERIFY)
+    able = []
+    for one in checked:
+        if not one.judged or one.record is None:
+            continue
+        recorded = one.record.provenance.packages.get(MATH_VERIFY)
+        if recorded != here:
+            one.note("evaluation", f"not judged again: {MATH_VERIFY} is not the recorded {recorded}")
+        else:
+            able.append(one)
+    grades = iter(grade_many([item.request for one in able for item in one.judged]))
+    for one in able:
+        assert one.record is not None
+        since = "" if _same_grader(one.record.provenance.commit) else "; the grader has changed since its commit"
+        named: set[str] = set()
+        for item in one.judged:
+            grade = next(grades)
+            for grader, now, stored in (
+                ("published", grade.published, item.published),
+                ("audited", grade.audited, item.audited),
+            ):
+                place = f"evaluation.{item.task}.scores.{grader}"
+                if now != stored and "error" not in (now, stored) and place not in named:
+                    named.add(place)
+                    one.error(place, f"row {item.row} is stored as {stored}, and judged {now} now{since}", item.shown)
+        one.judged.clear()
+
+
+@cache
+def _same_grader(commit: str | None) -> bool:
+    """Whether the grader here is the commit's; a commit that this checkout does not have can claim nothing."""
+    if commit is None or provenance.file_at(commit, "pyproject.toml") is None:
+        return True
+    files = sorted((provenance.REPOSITORY / GRADER).glob("*.py"))
+    return all(
+        provenance.file_at(commit, f"{GRADER}/{file.name}") == file.read_bytes().replace(b"\r\n", b"\n")
+        for file in files
+    )
 
 
 def _compare(
@@ -416,6 +572,10 @@ def _check_claims(one: _Checked, record: Record) -> None:
     if record.division == "closed":
         _check_closed(one, record)
     _check_shape(one, record)
+    for name, message in plausibility.contradictions(record):
+        one.error(name, message)
+    for name, message in plausibility.from_the_future(record):
+        one.note(name, message)
     _check_subsets(one, record)
     _check_times(one, record)
     if record.provenance.dirty and record.provenance.diff_sha256 is None:
@@ -517,6 +677,21 @@ def _check_closed(one: _Checked, record: Record) -> None:
         one.error("protocol.digest", "the protocol has changed since, or the run did not follow it")
         return
     _check_against_protocol(one, record, protocol)
+    _check_data(one, record)
+
+
+def _check_data(one: _Checked, record: Record) -> None:
+    """The digests that a record states for its data against those of the manifest, and of what is generated."""
+    for ref in record.data:
+        if ref.name in chain.TINY_TASKS:
+            known: str | None = datasets.evaluation_problems(ref.name).digest
+        else:
+            known = datasets.manifest()[ref.name].digest if ref.name in datasets.manifest() else None
+        if known is not None and ref.digest != known and ref.role == "evaluation":
+            one.error(f"data.{ref.name}.digest", "is not that of the set")
+    for task in record.evaluation:
+        if task not in {ref.name for ref in record.data if ref.role == "evaluation"}:
+            one.error(f"data.{task}", "the set of an evaluated task is missing")
 
 
 def _check_against_protocol(one: _Checked, record: Record, protocol: Protocol) -> None:
@@ -586,6 +761,9 @@ def _check_history(one: _Checked, record: Record) -> None:
         return
     if record.provenance.lock_sha256 is not None and record.provenance.lock_sha256 not in locks:
         one.error("provenance.lock_sha256", f"is the digest of no lock file at commit {commit[:12]}")
+    elif record.provenance.lock_sha256 is not None:
+        for line in provenance.unlike_lock(record.provenance.packages, locks[record.provenance.lock_sha256]):
+            one.error("provenance.packages", f"not those of the lock: {line}")
     if record.method is None or record.method.origin != "built-in":
         return
     source = _source_at(commit, record.method.name)
@@ -596,15 +774,17 @@ def _check_history(one: _Checked, record: Record) -> None:
 
 
 @cache
-def _locks_at(commit: str) -> frozenset[str] | None:
-    """Digests of the lock files at a commit; None where the commit is not here."""
+def _locks_at(commit: str) -> Mapping[str, list[bytes]] | None:
+    """Digest -> contents of the lock files at a commit; None where the commit is not here."""
     if provenance.file_at(commit, "pyproject.toml") is None:
         return None
-    found = (
-        provenance.joint_digest([provenance.file_at(commit, path.as_posix()) for path in paths])
-        for paths in provenance.LOCKS.values()
-    )
-    return frozenset(digest for digest in found if digest is not None)
+    found = {}
+    for paths in provenance.LOCKS.values():
+        contents = [provenance.file_at(commit, path.as_posix()) for path in paths]
+        digest = provenance.joint_digest(contents)
+        if digest is not None:
+            found[digest] = [content for content in contents if content is not None]
+    return found
 
 
 @cache
@@ -648,29 +828,69 @@ def _across(checked: Sequence[_Checked]) -> list[Finding]:
                 ("seeds.training", cell, str(record.seeds.training)),
                 ("seeds.rollout", cell, str(record.seeds.rollout)),
             ]
-        if record.training is not None and record.training.updates:
-            keys.append(("training.curve", record.training.curve.sha256))
-        # Two models that never answer can write the same file; two that are right somewhere cannot.
+        if record.checkpoint is not None:
+            keys.append(("checkpoint.digest", record.checkpoint.digest))
+        # By content: the same rows can be written into files that differ.
+        if "curve" in one.facts:
+            keys.append(("training.curve", one.facts["curve"]))
+        # Two models that never answer can write the same responses; two that are right somewhere cannot.
         keys += [
-            (f"evaluation.{task}.samples", record.protocol.id, result.samples.sha256)
+            (f"evaluation.{task}.samples", record.protocol.id, one.facts[f"responses {task}"])
             for task, result in record.evaluation.items()
-            if result.scores["published"].right
+            if result.scores["published"].right and f"responses {task}" in one.facts
         ]
         for key in keys:
             other = first_with.setdefault(key, one.path)
             if other != one.path:
                 findings.append(Finding(one.path, key[0], f"is the same as in {other}"))
     reference: dict[tuple[str, ...], tuple[str, str]] = {}
+    first_scores: dict[tuple[Any, ...], tuple[str, str]] = {}
     for one in checked:
         if one.record is None:
             continue
+        findings += _first_rollout(one, first_scores)
         for task, result in one.record.evaluation.items():
-            for what, value in (("prompts_digest", result.prompts_digest), ("samples", one.golds.get(task, ""))):
+            golds = one.facts.get(f"golds {task}", "")
+            for what, value in (("prompts_digest", result.prompts_digest), ("samples", golds)):
                 place = (one.record.protocol.digest, one.record.model.name, task, what)
                 other, expected = reference.setdefault(place, (one.path, value))
                 if value != expected and value and expected:
                     named = "prompts" if what == "prompts_digest" else "golds"
                     findings.append(Finding(one.path, f"evaluation.{task}.{what}", f"other {named} than in {other}"))
+    return findings + _gaps(checked)
+
+
+def _first_rollout(one: _Checked, known: dict[tuple[Any, ...], tuple[str, str]]) -> list[Finding]:
+    """Runs of one seed start from the same rollout batch, whatever their method: their first scores agree.
+
+    Asked of runs on one kind of machine without GPUs and with the same packages, where that is exact.
+    """
+    record = one.record
+    if record is None or record.training is None or record.provenance.hardware.get("gpus") or "first" not in one.facts:
+        return []
+    machine = canonical_json([record.provenance.hardware, record.provenance.lock_sha256])
+    key = (record.protocol.digest, record.model.digest, record.reuse, record.seeds.rollout, machine)
+    other, score = known.setdefault(key, (one.path, one.facts["first"]))
+    if score == one.facts["first"]:
+        return []
+    message = f"the first rollout batch scores {one.facts['first']}, and {score} in {other}, with the same seed"
+    return [Finding(one.path, "training.curve", message)]
+
+
+def _gaps(checked: Sequence[_Checked]) -> list[Finding]:
+    """Cells with a seed that is missing below their highest: perhaps not yet run, perhaps left out."""
+    cells: dict[str, dict[int, str]] = {}
+    for one in checked:
+        if one.record is not None and one.record.kind == "trained":
+            cell = one.record.relative_path().parent.as_posix()
+            cells.setdefault(cell, {})[one.record.seeds.run] = one.path
+    findings = []
+    for cell, seeds in cells.items():
+        # Never the whole range: a record may state any number.
+        missing = next(seed for seed in range(len(seeds) + 1) if seed not in seeds)
+        if missing < max(seeds):
+            message = f"there is no record of seed {missing} in {cell}: a cell shows all of its runs"
+            findings.append(Finding(seeds[max(seeds)], "seeds.run", message, "note"))
     return findings
 
 
@@ -714,8 +934,8 @@ class _Memory:
     def recall(self, key: str) -> dict[str, str]:
         return dict(self.known[key])
 
-    def remember(self, key: str, golds: dict[str, str]) -> None:
-        self.known[key] = golds
+    def remember(self, key: str, facts: dict[str, str]) -> None:
+        self.known[key] = facts
         self.changed = True
 
     def save(self) -> None:
@@ -728,7 +948,14 @@ class _Memory:
 def _code_digest() -> str:
     """Digest of the code and protocols that a verdict depends on: another version checks again."""
     root = Path(__file__).parent
-    files = [Path(__file__), root / "scoring.py", root / "curves.py", root / "records.py", root / "evaluation.py"]
+    files = [
+        Path(__file__),
+        root / "plausibility.py",
+        root / "scoring.py",
+        root / "curves.py",
+        root / "records.py",
+        root / "evaluation.py",
+    ]
     files += [Path(chain.__file__), *sorted((root / "protocols").glob("*.yaml"))]
     digest = hashlib.sha256()
     for file in files:

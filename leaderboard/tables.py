@@ -103,7 +103,7 @@ def runs(results: Results) -> pd.DataFrame:
         rows.append(
             {
                 **dict(zip(CELL, cell_key(record), strict=True)),
-                "title": _title(record),
+                "title": title(record),
                 "seed": record.seeds.run,
                 "kind": record.kind,
                 "status": record.status,
@@ -131,8 +131,11 @@ def runs(results: Results) -> pd.DataFrame:
     return table
 
 
-def _title(record: Record) -> str:
-    return record.method.title if record.method else "Base model"
+def title(record: Record) -> str:
+    """What a row of the record is called."""
+    if record.method:
+        return record.method.title
+    return "Base model" if record.kind == "base" else "Trained elsewhere"
 
 
 def scores(results: Results, *, grader: Grader = "published", k: int = 1) -> pd.DataFrame:
@@ -143,7 +146,7 @@ def scores(results: Results, *, grader: Grader = "published", k: int = 1) -> pd.
     """
     rows: list[dict[str, Any]] = []
     for path, record in results.records:
-        own = {**dict(zip(CELL, cell_key(record), strict=True)), "title": _title(record), "seed": record.seeds.run}
+        own = {**dict(zip(CELL, cell_key(record), strict=True)), "title": title(record), "seed": record.seeds.run}
         link = {"record": record.id, "path": path.relative_to(results.store).as_posix()}
         matrix = []
         for task in results.tasks[record.protocol.id]:
@@ -283,7 +286,7 @@ def heldout(
             cell = matrices(records, names, grader=grader, k=k)
             row: dict[str, Any] = {
                 **dict(zip(CELL, key, strict=True)),
-                "title": _title(records[0]),
+                "title": title(records[0]),
                 "task": task,
                 **dict.fromkeys(("score", "low", "high", "error"), np.nan),
                 "leaves_out": "no evaluated run",
@@ -537,7 +540,7 @@ _ENDINGS = {"collapsed": "collapsed", "failed": "failed", "done": "lack a benchm
 
 def _unscored(records: Sequence[Record], tasks: Sequence[str]) -> _Unfinished:
     left = (record for record in records if not all(task in record.evaluation for task in tasks))
-    return _Unfinished(_title(records[0]), len(records), tuple(left))
+    return _Unfinished(title(records[0]), len(records), tuple(left))
 
 
 def _cut_short(records: Sequence[Record], measure: str) -> _Unfinished:
@@ -547,7 +550,7 @@ def _cut_short(records: Sequence[Record], measure: str) -> _Unfinished:
         for record in records
         if _training_score(record, measure) is None or (measure == "mean" and record.status != "done")
     )
-    return _Unfinished(_title(records[0]), len(records), tuple(left))
+    return _Unfinished(title(records[0]), len(records), tuple(left))
 
 
 def _with_unfinished(found: statistics.Comparison, first: _Unfinished, second: _Unfinished) -> statistics.Comparison:
@@ -620,7 +623,7 @@ def training(results: Results) -> pd.DataFrame:
             known = training_scores(records, measure)
             row: dict[str, Any] = {
                 **dict(zip(CELL, key, strict=True)),
-                "title": _title(records[0]),
+                "title": title(records[0]),
                 "measure": measure,
                 **dict.fromkeys(("score", "low", "high", "error"), np.nan),
                 "seeds": len(known),
@@ -719,7 +722,7 @@ def curves(results: Results, *, column: str = "score") -> pd.DataFrame:
             pd.DataFrame(
                 {
                     **dict(zip(CELL, key, strict=True)),
-                    "title": _title(records[0]),
+                    "title": title(records[0]),
                     "update": frame.index,
                     "mean": mean,
                     "low": mean - half,

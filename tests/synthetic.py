@@ -27,7 +27,7 @@ from harness.scoring import COLUMNS
 from methods.diagnostics import LOG_WEIGHT_EDGES
 from methods.registry import available as installed_methods
 from methods.registry import source_digest
-from tasks import chain
+from tasks import chain, datasets
 
 TITLES = {"grpo": "GRPO", "gspo": "GSPO", "vespo": "VESPO", "respo": "ReSPO", "reinforce": "REINFORCE"}
 LIFT = {"grpo": 0.0, "gspo": 0.05, "vespo": 0.45, "respo": 0.75, "reinforce": -0.6}
@@ -140,7 +140,9 @@ def _write(store: Path, plan: _Plan, cell: Cell, rng_seed: int, status: str) -> 
     updates = 0
     if not base:
         updates = {"failed": plan.updates // 2, "collapsed": plan.updates * 3 // 4}.get(status, plan.updates)
-        lines = _updates(rng, cell.reuse, updates, plan.responses, skill)
+        # The first rollout batch of a seed is the same under every method.
+        shared = np.random.default_rng(list(sha(f"{rng_seed} {cell.model} {cell.reuse} {cell.seed}").encode()))
+        lines = _updates(rng, cell.reuse, updates, plan.responses, skill, first_noise=float(shared.normal(0, 0.01)))
         if status == "collapsed":
             for line in lines[plan.updates // 2 :]:
                 line |= {"score": 0.0, "reward": -1.0}
@@ -185,7 +187,9 @@ def _write(store: Path, plan: _Plan, cell: Cell, rng_seed: int, status: str) -> 
         data=[
             records.DataRef(name="chain", role="train", source="made by the project", rows=4096, digest=sha("chain")),
             *(
-                records.DataRef(name=task, role="evaluation", source="synthetic", rows=size[0], digest=sha(task))
+                records.DataRef(
+                    name=task, role="evaluation", source="synthetic", rows=size[0], digest=_data_digest(task, size[0])
+                )
                 for task, size in plan.tasks.items()
             ),
         ],
@@ -298,7 +302,7 @@ def _evaluate(
     extracted = [None if cut else str(answer) for cut, answer in zip(truncated.ravel(), answers, strict=True)]
     verdicts = {
         "published": np.where(errors, "error", np.where(right, "right", "wrong")).ravel(),
-        "audited": np.where(right ^ (flipped & ~truncated), "right", "wrong").ravel(),
+        "audited": np.where(flipped & ~truncated, "error", np.where(right, "right", "wrong")).ravel(),
     }
     table = pa.table(
         {
@@ -307,7 +311,7 @@ def _evaluate(
             "seed": _request_seeds(seed, task, problems, samples),
             "prompt_sha256": np.repeat(np.array(prompts), samples),
             "gold": gold,
-            "response": [f"so it is \\boxed{{{answer}}}" if answer else "and then" for answer in extracted],
+            "response": [_response(task, answer) for answer in extracted],
             "finish_reason": np.where(truncated, "length", "stop").ravel(),
             "response_tokens": tokens.ravel(),
             "extracted": extracted,
@@ -347,13 +351,31 @@ def _evaluate(
     )
 
 
-def _updates(rng: np.random.Generator, reuse: int, count: int, responses: int, skill: float) -> list[dict[str, Any]]:
+def _response(task: str, answer: str | None) -> str:
+    """What both graders judge as the verdicts say; a chain of rewrites for the tiny tasks."""
+    if answer is None:
+        return "and then"
+    return f"12=3,3={answer}" if task in chain.TINY_TASKS else f"so it is \\boxed{{{answer}}}"
+
+
+def _data_digest(task: str, problems: int) -> str:
+    """That of the real set where the problems are as many."""
+    if task in chain.TINY_TASKS and problems == chain.HELD_OUT_PROBLEMS:
+        return datasets.evaluation_problems(task).digest
+    entry = datasets.manifest().get(task)
+    return entry.digest if entry and entry.digest and entry.rows == problems else sha(task)
+
+
+def _updates(
+    rng: np.random.Generator, reuse: int, count: int, responses: int, skill: float, *, first_noise: float
+) -> list[dict[str, Any]]:
     lines = []
     rollouts = count // reuse
     top = 1 / (1 + np.exp(-skill))
     for rollout in range(rollouts):
         score = float(np.clip(0.25 + (top - 0.25) * (1 - np.exp(-4 * rollout / max(rollouts, 1))), 0.01, 0.99))
-        score = float(np.clip(score + rng.normal(0, 0.01), 0.0, 1.0))
+        noise = first_noise if rollout == 0 else rng.normal(0, 0.01)
+        score = float(np.clip(score + noise, 0.0, 1.0))
         for mini_batch in range(reuse):
             drift = 0.05 * mini_batch
             positive = rng.normal(0.3 * drift, 0.01 + drift, max(1, int(responses * score)))

@@ -121,7 +121,7 @@ class Run:
     @property
     def title(self) -> str:
         """Title of the method."""
-        return self.record.method.title if self.record.method else "Base model"
+        return tables.title(self.record)
 
     @property
     def label(self) -> str:

@@ -54,7 +54,7 @@ def runs_behind(row: Mapping[str, Any]) -> str:
     """Of how many runs a mean is, where some have none to give."""
     if clean(row["score"]) is None or row["ranked"]:
         return ""
-    return f"{row['seeds']} of {row['runs']} runs"
+    return f"{row['seeds']} of {row['runs']} runs" if row["seeds"] < row["runs"] else "not all ran to the end"
 
 
 def as_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:

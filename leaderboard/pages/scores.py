@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -117,7 +117,10 @@ def _comparisons(pairs: pd.DataFrame) -> dict[tuple[str, str], list[dict[str, An
     return by_pair
 
 
-def _score_cell(row: Mapping[str, Any] | None, block: Sequence[Mapping[str, Any]], href: str) -> Cell:
+def _score_cell(
+    row: Mapping[str, Any] | None, block: Sequence[Mapping[str, Any]], href: str, *, behind: bool = True
+) -> Cell:
+    """``behind``: say of how many runs the score is, where the name of the row does not."""
     if row is None or clean(row["score"]) is None:
         return Cell("–")
     value = float(row["score"])
@@ -126,7 +129,7 @@ def _score_cell(row: Mapping[str, Any] | None, block: Sequence[Mapping[str, Any]
         100 * value,
         in_percent(row["low"]),
         in_percent(row["high"]),
-        " · ".join(part for part in (interval(row["low"], row["high"]), runs_behind(row)) if part),
+        " · ".join(part for part in (interval(row["low"], row["high"]), behind and runs_behind(row)) if part),
         href,
         tables.mark(row, block),
         tip=str(row["leaves_out"]),
@@ -168,14 +171,16 @@ def _heldout(
             if arm.reuse != reuse:
                 continue
             href = addresses.evidence(arm, board)
-            cells = [_name_cell(arm, addresses)]
             own = frames[VIEWS[0]].get((arm.method, arm.reuse or 0), {})
+            named = replace(_name_cell(arm, addresses), spread=runs_behind(own[columns[-1]]))
+            cells = [named]
             for task in columns:
                 views = {
                     view: _score_cell(
                         frames[view].get((arm.method, arm.reuse or 0), {}).get(task),
                         blocks[view].get((arm.reuse or 0, task), ()),
                         href,
+                        behind=False,
                     )
                     for view in frames
                 }
@@ -188,7 +193,7 @@ def _heldout(
             cells += [seeds_cell(arm, href), status_cell(arm), hours_cell(arm)]
             rows.append(Row(cells, f"{arm.title} {arm.method}", reference=arm.reuse is None))
         if rows:
-            label = "Base model, not trained" if reuse is None else f"N = {reuse}"
+            label = "Not trained here" if reuse is None else f"N = {reuse}"
             groups.append(Group(label, rows, key=str(reuse or 0)))
     measure = f" (or pass@{k})" if k > 1 else ""
     return Table(

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import subprocess
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
 from harness import provenance
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -172,13 +175,17 @@ def test_everything_together_is_a_provenance():
 
 def test_code_that_nobody_can_have_is_a_deviation():
     found = provenance.collect(started="x", ended="x", command=[])
-    closed = {"commit": "a" * 40, "dirty": False, "diff_sha256": None, "lock_sha256": "b" * 64}
+    locks = provenance.LOCKS["gpu" if provenance.gpus() else "cpu"]
+    pins = [line.split("==") for path in locks for line in (ROOT / path).read_text().splitlines() if "==" in line]
+    packages = {name.lower().replace("_", "-").replace(".", "-"): version.split()[0] for name, version in pins}
+    closed = {"commit": "a" * 40, "dirty": False, "diff_sha256": None, "lock_sha256": "b" * 64, "packages": packages}
     assert provenance.deviations(found.model_copy(update=closed)) == []
     for change, words in (
         ({"commit": None}, "no commit"),
         ({"dirty": True}, "differs from commit aaaaaaaaaaaa"),
         ({"dirty": None}, "differs from commit"),
         ({"lock_sha256": None}, "without the locks"),
+        ({"packages": packages | {"numpy": "1.0"}}, "packages: numpy is 1.0 instead of"),
     ):
         (line,) = provenance.deviations(found.model_copy(update=closed | change))
         assert words in line

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from harness.curves import read_updates
 from harness.grid import cells
 from harness.protocol import load_protocol
-from harness.records import iter_records
-from harness.verify import verify
+from harness.records import canonical_json, iter_records
+from harness.verify import Finding, verify
 from leaderboard import compare, site, tables
 from reuse_bench.main import app
 
@@ -75,6 +81,67 @@ def test_they_verify() -> None:
     report = verify(RESULTS)
     assert [finding for finding in report.findings if finding.level == "error"] == []
     assert report.records == len(list(iter_records(RESULTS)))
+
+
+REAL = Path("tiny/tiny-qwen3/n32/respo/seed0.json")
+CHANGES = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One of the records with its files, where it may be changed."""
+    store = tmp_path_factory.mktemp("real")
+    (store / REAL).parent.mkdir(parents=True)
+    shutil.copy(RESULTS / REAL, store / REAL)
+    shutil.copytree(RESULTS / REAL.with_suffix(""), store / REAL.with_suffix(""))
+    return store
+
+
+def named_by(store: Path, file: Path, content: bytes) -> list[Finding]:
+    """What verification says when a file has this content; the file is put back."""
+    original = file.read_bytes()
+    try:
+        file.write_bytes(content)
+        return [one for one in verify(store).findings if one.level == "error"]
+    finally:
+        file.write_bytes(original)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["*.json", "*.jsonl", "*.parquet"])
+@CHANGES
+@given(data=st.data())
+def test_any_changed_byte_of_a_real_record_is_found_and_its_file_named(
+    real: Path, kind: str, data: st.DataObject
+) -> None:
+    file = data.draw(st.sampled_from(sorted(real.rglob(kind))))
+    content = bytearray(file.read_bytes())
+    content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+    assert file.relative_to(real).as_posix() in {one.path for one in named_by(real, file, bytes(content))}
+
+
+def leaves(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner = [leaf for key, item in items for leaf in leaves(item, (*place, key))]
+    yield from inner or [place]
+
+
+@pytest.mark.slow
+@CHANGES
+@given(data=st.data())
+def test_any_changed_field_of_a_real_record_is_found_and_named(real: Path, data: st.DataObject) -> None:
+    document = json.loads((real / REAL).read_bytes())
+    place = data.draw(st.sampled_from([leaf for leaf in leaves(document) if leaf[0] != "field_digests"]))
+    target = document
+    for key in place[:-1]:
+        target = target[key]
+    old = target[place[-1]]
+    target[place[-1]] = (not old) if isinstance(old, bool) else old + 1 if isinstance(old, int | float) else f"{old}x"
+    found = named_by(real, real / REAL, canonical_json(document))
+    dotted = ".".join(map(str, place))
+    assert place[0] in {one.field.split(".")[0] for one in found} or any(
+        f"field {dotted}" in one.message for one in found
+    )
 
 
 @pytest.mark.slow

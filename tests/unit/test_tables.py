@@ -80,6 +80,12 @@ def test_the_base_model_is_a_row_and_no_competitor(heldout):
     assert (base["leaves_out"] == "").all()
 
 
+def test_a_checkpoint_from_elsewhere_is_not_called_the_base_model(results):
+    (base,) = (record for _, record in results.records if record.kind == "base")
+    assert tables.title(base) == "Base model"
+    assert tables.title(base.model_copy(update={"kind": "external"})) == "Trained elsewhere"
+
+
 def test_every_block_has_one_leader_who_is_the_highest(heldout):
     for _, block in heldout[heldout["method"] != tables.BASE].groupby(["reuse", "task"]):
         assert block["leader"].sum() == 1

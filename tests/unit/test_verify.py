@@ -255,18 +255,32 @@ def test_a_gold_that_is_not_the_data_sets_is_found(store):
         rows.loc[first, "gold"] = "x"
 
     field = forge_samples(store, change)
-    assert fields(store) == {f"{field}.samples"}
+    assert f"{field}.samples" in fields(store)
 
 
-def test_verdicts_that_the_graders_do_not_give_are_found_by_judging_again(store):
-    field = forge_samples(store, lambda rows: rows.__setitem__("audited", "right"))
-    assert verify.verify(store).ok
+def installed_grader(store):
     from importlib import metadata
 
     installed = metadata.version("math-verify")
     edit(store, lambda d: d["provenance"]["packages"].update({"math-verify": installed}))
-    found = {finding.field for finding in verify.verify(store, regrade=True).findings if finding.level == "error"}
-    assert f"{field}.scores.audited" in found
+
+
+def test_many_verdicts_that_the_graders_do_not_give_are_found(store):
+    """A lifted score: half of what is called right is not. Twenty of them are looked at, so one in a million passes."""
+    installed_grader(store)
+    field = forge_samples(store, lambda rows: rows.__setitem__("audited", "right"))
+    assert fields(store) == {f"{field}.scores.audited"}
+
+
+def test_a_single_verdict_is_found_when_all_are_judged_again(store):
+    installed_grader(store)
+
+    def change(rows):
+        rows.loc[rows.index[rows["audited"] == "wrong"][0], "audited"] = "right"
+
+    field = forge_samples(store, change)
+    found = [one for one in verify.verify(store, regrade=True).findings if one.level == "error"]
+    assert [one.field for one in found] == [f"{field}.scores.audited"]
     edit(store, lambda d: d["provenance"]["packages"].update({"math-verify": "0.0.1"}))
     notes = [f.message for f in verify.verify(store, regrade=True).findings if f.level == "note"]
     assert any("not judged again" in message for message in notes)
@@ -372,6 +386,10 @@ def test_source_and_lock_are_compared_with_the_commit(store, monkeypatch):
         assert verify._source_at("c", "grpo") == source_digest("grpo")
         assert fields(store) == {"provenance.lock_sha256"}
         edit(store, lambda d: d["provenance"].update(lock_sha256=provenance.joint_digest([lock, lock])))
+        (finding,) = verify.verify(store).findings
+        assert finding.field == "provenance.packages"
+        assert "locked is missing instead of 1" in finding.message
+        edit(store, lambda d: d["provenance"]["packages"].update(locked="1"))
         assert verify.verify(store).findings == []
         edit(store, lambda d: d["method"].update(source_sha256="1" * 64))
         assert fields(store) == {"method.source_sha256"}
@@ -433,10 +451,12 @@ def test_the_command_names_what_differs_and_fails(store):
 
 
 @pytest.mark.slow
-def test_a_full_grid_takes_seconds(tmp_path):
+def test_a_full_grid_takes_seconds(tmp_path, monkeypatch):
     """24 cells of the paper's size: about 177,000 samples."""
     import time
 
+    # The real sets may be here; these problems are made up.
+    monkeypatch.setenv("REUSE_BENCH_DATA", str(tmp_path / "no data"))
     for protocol, model in (("qwen3-1.7b", "qwen3-1.7b-base"), ("qwen3-30b-a3b", "qwen3-30b-a3b-base")):
         synthetic_store(tmp_path / "store", protocol=protocol, models=(model,), seeds=(0,))
     start = time.perf_counter()
