@@ -19,6 +19,8 @@ LOOPBACK = "127.0.0.2"
 """Nothing outside this machine can reach a local Ray. Ray replaces 127.0.0.1 by the machine's outward address."""
 CELL_MEMORY_BYTES = 6 << 30
 """A tiny cell takes 4.7 GB at its peak, nearly all of it libraries in five processes."""
+_MAKE = "accelerator_type:"
+"""Ray adds a resource of such a name to a node on which it finds GPUs."""
 CPUS_PER_CELL = 6
 """Ray's CPUs are a count of processes, not of cores: driver, controller, engine, trainer and room for two more."""
 
@@ -79,6 +81,13 @@ def gpus_by_node() -> dict[str, int]:
         for node in ray.nodes()
         if node["Alive"] and node["Resources"].get("GPU", 0) >= 1
     }
+
+
+def nodes_with_real_gpus() -> set[str]:
+    """Nodes whose GPUs are of a make that Ray knows; others were told with ``--num-gpus`` to pretend some."""
+    import ray
+
+    return {node["NodeID"] for node in ray.nodes() if any(name.startswith(_MAKE) for name in node["Resources"])}
 
 
 def _check_reachable(address: str) -> None:

@@ -49,6 +49,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
     fake = FakeRay()
     monkeypatch.setitem(sys.modules, "ray", fake)
     monkeypatch.setattr(scheduler, "gpus_by_node", lambda: {"node": 2})
+    monkeypatch.setattr(scheduler, "nodes_with_real_gpus", lambda: set())
     monkeypatch.setattr(scheduler, "_remote_step", lambda: None)
     monkeypatch.setattr(
         scheduler, "_reserve", lambda job, _: SimpleNamespace(id=bytes(f"{job.id}{job.stage}", "ascii"))
