@@ -39,6 +39,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from harness import data_only
 from harness.openrlhf import cpu
 
 VARIABLE = "REUSE_BENCH_FORK_SERVER"
@@ -122,7 +123,10 @@ def fork_server() -> Iterator[None]:
         with errors.open("wb") as stream:
             server = subprocess.Popen(
                 [sys.executable, "-m", "harness.fork_server", address],
-                env=os.environ | cpu.environment() | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": search},
+                env=os.environ
+                | cpu.environment()
+                | data_only.ENVIRONMENT
+                | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": search},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stream,

@@ -1,5 +1,8 @@
 """How long the processes of a step live: none longer than who started it, and the next step waits for all of them.
 
+A process joins a step by itself (`join_step`); those that it starts through `multiprocessing`, as vLLM starts its
+engine, join as well, and end when it does, in whatever way that is.
+
 Ray counts the GPUs of a dead driver, or of a removed placement group, as free at once, and ends the processes that use
 them a moment later. So each process of a step keeps a shared lock on the step's file in the folder of runs as long as
 it lives, however it ends, and the scheduler gives the step's GPUs away when nobody keeps a lock any more. The file is
@@ -9,6 +12,7 @@ removed then: a process of the step that comes later finds none, and ends.
 from __future__ import annotations
 
 import fcntl
+import multiprocessing
 import os
 import signal
 import socket
@@ -16,15 +20,17 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing import spawn, util
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 VARIABLE = "REUSE_BENCH_STEP_FILE"
 """Where the processes of a step find its file; not set outside the scheduler."""
 FOLDER = ".steps"
 LOOK_SECONDS = 1.0
 
-_kept: list[IO[str]] = []
+_kept: dict[int, IO[str]] = {}
+"""By process: a fork finds what its parent has."""
 
 
 def end_with_parent() -> None:
@@ -51,12 +57,59 @@ def join_step() -> None:
     Raises:
         SystemExit: the step is over.
     """
-    path = os.environ.get(VARIABLE)
-    if path:
+    path, pid = os.environ.get(VARIABLE), os.getpid()
+    if path and pid not in _kept:
         stream = _lock(Path(path))
-        stream.write(f"{socket.gethostname()} {os.getpid()} {_started(os.getpid())}\n")
+        stream.write(f"{socket.gethostname()} {pid} {_started(pid)}\n")
         stream.flush()
-        _kept.append(stream)
+        _kept[pid] = stream
+        _children.take_along()
+
+
+def join_as_child() -> None:
+    """Join the step of who has started this process through `multiprocessing`, and end when that one does."""
+    if os.getpid() not in _kept:
+        join_step()
+        threading.Thread(target=_end_with_starter, daemon=True).start()
+
+
+def _end_with_starter() -> None:
+    """Not by the pipe that `multiprocessing` has for this: whoever was forked in between holds it open as well."""
+    while (starter := multiprocessing.parent_process()) is None or starter.pid is None:  # it is not set so early
+        time.sleep(0.01)
+    began = _started(starter.pid)
+    while began and _started(starter.pid) == began:
+        time.sleep(LOOK_SECONDS)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class _Children:
+    """Has `join_as_child` called in every child: it is unpickled in a new process before anything else."""
+
+    def __init__(self) -> None:
+        self.known = False
+
+    def take_along(self) -> None:
+        """From now on, the children of this process."""
+        if self.known:
+            return
+        self.known = True
+        util.register_after_fork(self, lambda _: join_as_child())
+        prepared = spawn.get_preparation_data
+
+        def with_step(name: str) -> dict[str, Any]:
+            return {**prepared(name), "step": self}
+
+        spawn.get_preparation_data = with_step
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A new process does not know yet where modules are.
+        where = str(Path(__file__).resolve().parents[1])
+        code = f"import sys; sys.path.append({where!r}); from harness import lifetime; lifetime.join_as_child()"
+        return exec, (code, {})
+
+
+_children = _Children()
 
 
 @contextmanager
@@ -84,12 +137,16 @@ def _lock(path: Path) -> IO[str]:
 
 
 def _started(pid: int) -> str | None:
-    """When a process of this machine was started, in the kernel's ticks: numbers of processes are used again."""
+    """When a process of this machine was started, in the kernel's ticks; None when it has ended.
+
+    Numbers of processes are used again. One that nobody has asked for its exit code yet has ended all the same.
+    """
     try:
         _, _, rest = Path("/proc", str(pid), "stat").read_text().rpartition(")")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return rest.split()[19]
+    state, *fields = rest.split()
+    return None if state in "ZX" else fields[18]
 
 
 # In the driver --------------------------------------------------------------------------------------------------
