@@ -16,13 +16,16 @@ import multiprocessing
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
 from multiprocessing import spawn, util
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 VARIABLE = "REUSE_BENCH_STEP_FILE"
 """Where the processes of a step find its file; not set outside the scheduler."""
@@ -51,8 +54,11 @@ def end_with_parent() -> None:
 # In the processes of a step -------------------------------------------------------------------------------------
 
 
-def join_step() -> None:
+def join_step(name: str | None = None) -> None:
     """Belong to the step that the environment names, if it does, to the end of this process.
+
+    Args:
+        name: what the process is called when a person is told of it.
 
     Raises:
         SystemExit: the step is over.
@@ -60,56 +66,57 @@ def join_step() -> None:
     path, pid = os.environ.get(VARIABLE), os.getpid()
     if path and pid not in _kept:
         stream = _lock(Path(path))
-        stream.write(f"{socket.gethostname()} {pid} {_started(pid)}\n")
+        called = (name or Path(sys.argv[0]).stem or "python").replace(" ", "-")
+        stream.write(f"{socket.gethostname()} {pid} {_started(pid)} {called}\n")
         stream.flush()
         _kept[pid] = stream
-        _children.take_along()
+        _take_children_along()
 
 
-def join_as_child() -> None:
-    """Join the step of who has started this process through `multiprocessing`, and end when that one does."""
+def join_as_child(name: str, parent: int) -> None:
+    """Join the step of the process that has started this one through `multiprocessing`, and end when that one does."""
     if os.getpid() not in _kept:
-        join_step()
-        threading.Thread(target=_end_with_starter, daemon=True).start()
+        join_step(name)
+        threading.Thread(target=_end_with, args=(parent, _started(parent)), daemon=True).start()
 
 
-def _end_with_starter() -> None:
+def _end_with(parent: int, began: str | None) -> None:
     """Not by the pipe that `multiprocessing` has for this: whoever was forked in between holds it open as well."""
-    while (starter := multiprocessing.parent_process()) is None or starter.pid is None:  # it is not set so early
-        time.sleep(0.01)
-    began = _started(starter.pid)
-    while began and _started(starter.pid) == began:
+    while began and _started(parent) == began:
         time.sleep(LOOK_SECONDS)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class _Children:
-    """Has `join_as_child` called in every child: it is unpickled in a new process before anything else."""
+@cache
+def _take_children_along() -> None:
+    """From now on, have every process that this one starts through `multiprocessing` join."""
+    util.register_after_fork(_join_after_fork, lambda join: join())
+    prepared = spawn.get_preparation_data
 
-    def __init__(self) -> None:
-        self.known = False
+    def with_join(name: str) -> dict[str, Any]:
+        return {**prepared(name), "join": _JoinAfterSpawn(name)}
 
-    def take_along(self) -> None:
-        """From now on, the children of this process."""
-        if self.known:
-            return
-        self.known = True
-        util.register_after_fork(self, lambda _: join_as_child())
-        prepared = spawn.get_preparation_data
+    spawn.get_preparation_data = with_join
 
-        def with_step(name: str) -> dict[str, Any]:
-            return {**prepared(name), "step": self}
 
-        spawn.get_preparation_data = with_step
+def _join_after_fork() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent
+    assert parent.pid
+    join_as_child(multiprocessing.current_process().name, parent.pid)
+
+
+@dataclass(frozen=True)
+class _JoinAfterSpawn:
+    """A new process unpickles this before anything else."""
+
+    name: str
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A new process does not know yet where modules are.
+        # It does not know yet where modules are.
         where = str(Path(__file__).resolve().parents[1])
-        code = f"import sys; sys.path.append({where!r}); from harness import lifetime; lifetime.join_as_child()"
-        return exec, (code, {})
-
-
-_children = _Children()
+        join = f"from harness.lifetime import join_as_child; join_as_child({self.name!r}, {os.getpid()})"
+        return exec, (f"import sys; sys.path.append({where!r}); {join}", {})
 
 
 @contextmanager
@@ -178,25 +185,33 @@ def lingering(runs: Path) -> list[Path]:
     return [path for path in sorted((runs / FOLDER).glob("*")) if not is_over(path)]
 
 
-def processes_of(path: Path) -> list[tuple[str, int]]:
-    """Host and number of the processes that have joined the step; without those that have ended on this machine."""
+class Member(NamedTuple):
+    """A process of a step: where it runs, its number there, and what it is called."""
+
+    host: str
+    pid: int
+    name: str
+
+
+def processes_of(path: Path) -> list[Member]:
+    """The processes that have joined the step; without those that have ended on this machine."""
     here = socket.gethostname()
     found = []
     for line in path.read_text().splitlines() if path.exists() else []:
-        host, pid, started = line.split()
+        host, pid, started, name = line.split()
         if host != here or _started(int(pid)) == started:
-            found.append((host, int(pid)))
+            found.append(Member(host, int(pid), name))
     return found
 
 
 def end_processes(path: Path) -> None:
     """Kill those that are on this machine."""
-    for host, pid in processes_of(path):
-        if host == socket.gethostname():
+    for one in processes_of(path):
+        if one.host == socket.gethostname():
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(one.pid, signal.SIGKILL)
 
 
 def said(path: Path) -> str:
     """The processes of a step, for a person to look at."""
-    return ", ".join(f"process {pid} on {host}" for host, pid in processes_of(path)) or "an unknown process"
+    return ", ".join(f"process {pid} ({name}) on {host}" for host, pid, name in processes_of(path)) or "an unknown one"

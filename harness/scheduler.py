@@ -130,6 +130,10 @@ class Failures:
         stuck = sum(1 for before, at in self.seen if before == signature and at >= updates)
         return stuck >= SAME_WAY[kind] or len(self.seen) >= MAX_ATTEMPTS
 
+    def in_vain(self) -> int:
+        """How many failures there were since the last that came with more updates than those before."""
+        return sum(1 for _, at in self.seen if at >= self.seen[-1][1])
+
 
 def signature_of(reason: str) -> str:
     """A failure without what differs from one time to the next: numbers, addresses, paths."""
@@ -165,7 +169,7 @@ def run_grid(
         runs: folder of runs, seen by all nodes.
         listener: told of everything that happens.
         tick: called again and again, about twice a second or more often.
-        retry_seconds: pause before a cell is tried again; doubled for each of its failures.
+        retry_seconds: pause before a cell is tried again; doubled for each of its failures without progress.
 
     Raises:
         UserError: a cell can never fit, another driver works in ``runs``, or a node does not see it.
@@ -374,7 +378,7 @@ class _Driver:
                 work.give_up(reason)
             self.endings[work.id] = "failed"
             return
-        pause = self.retry_seconds * 2 ** (len(failures.seen) - 1)
+        pause = self.retry_seconds * 2 ** (failures.in_vain() - 1)
         self._tell("retried", work.id, reason, stage=one.job.stage, updates=work.updates())
         with suppress(OSError):
             work.wait_again(reason)

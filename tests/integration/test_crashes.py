@@ -77,7 +77,7 @@ class Command:
         if not self.run.worker.exists():
             return None
         pid: int = json.loads(self.run.worker.read_text())["pid"]
-        return pid if pid in [joined for _, joined in lifetime.processes_of(self.step)] else None
+        return pid if pid in [one.pid for one in lifetime.processes_of(self.step)] else None
 
     def rollouts(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.run.training / "rollouts.jsonl").read_text().splitlines()]

@@ -88,7 +88,7 @@ def test_nothing_outlives_a_driver_that_is_killed(folder: Path) -> None:
     before = len(the_run(folder).read_updates())
     try:
         wait_for(lambda: len(the_run(folder).read_updates()) > before, 600, process)
-        joined = [pid for path in folder.glob("runs/.steps/*") for _, pid in processes_of(path)]
+        joined = [one.pid for path in folder.glob("runs/.steps/*") for one in processes_of(path)]
         assert json.loads(the_run(folder).worker.read_text())["pid"] in joined
         assert len(marked(mark)) > len(joined)
     finally:

@@ -124,7 +124,7 @@ def test_a_new_driver_waits_for_what_a_dead_one_has_left(
     assert process.stdout
     assert process.stdout.readline() == "joined\n"
     monkeypatch.setattr(scheduler, "FORMER_SECONDS", 0.1)
-    with pytest.raises(UserError, match=rf"process {process.pid} on .* of an earlier run may still use GPUs"):
+    with pytest.raises(UserError, match=rf"process {process.pid} .* on .* of an earlier run may still use GPUs"):
         driver._let_former_end()
 
     # What does not end by itself is ended.
