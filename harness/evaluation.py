@@ -374,6 +374,7 @@ def _environment(number: int, replicas: int, options: EngineOptions) -> dict[str
     root = str(Path(__file__).resolve().parents[1])
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
     environment["TOKENIZERS_PARALLELISM"] = "false"
+    environment["VLLM_HOST_IP"] = "127.0.0.1"  # the processes of an engine are all on this machine
     if replicas > 1:
         width = options.tensor_parallel
         visible = environment.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(replicas * width)))).split(",")

@@ -289,6 +289,7 @@ class OrderedDriver(_BaseDriver):  # type: ignore[misc]
 
 ppo_actor.ActorPPOTrainer = MethodTrainer
 ports.install(launcher, ppo_actor)
+ports.meet_on_loopback()
 know_states_of_deepspeed()
 if not cpu.has_cuda():
     ppo_actor.stateless_init_process_group = cpu.GlooGroup

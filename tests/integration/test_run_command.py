@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -77,7 +79,7 @@ def test_an_interrupted_run_exits_3_and_keeps_what_is_complete(folder: Path) -> 
     assert not list(folder.glob("results/**/*.json"))
 
 
-def test_nothing_outlives_a_driver_that_is_killed(folder: Path) -> None:
+def test_all_is_on_loopback_and_nothing_outlives_a_driver_that_is_killed(folder: Path) -> None:
     """Ray, the fork server, OpenRLHF and its actors: all carry the mark in their environment."""
     mark = f"REUSE_BENCH_TEST_MARK={uuid.uuid4().hex}"
     name, _, value = mark.partition("=")
@@ -91,6 +93,9 @@ def test_nothing_outlives_a_driver_that_is_killed(folder: Path) -> None:
         joined = [one.pid for path in folder.glob("runs/.steps/*") for one in processes_of(path)]
         assert json.loads(the_run(folder).worker.read_text())["pid"] in joined
         assert len(marked(mark)) > len(joined)
+        heard = listening(mark)
+        assert len(heard) > 10  # of Ray's daemons and workers, of the trainer and the engine
+        assert {address for address in heard if not address.startswith(("127.", "::1"))} == set()
     finally:
         process.kill()
         process.wait()
@@ -100,15 +105,34 @@ def test_nothing_outlives_a_driver_that_is_killed(folder: Path) -> None:
         time.sleep(0.2)
 
 
-def marked(mark: str) -> list[str]:
-    """The command lines of all processes with this in their environment."""
-    found = []
+def marked(mark: str) -> dict[int, str]:
+    """The command lines of all processes with this in their environment, by their numbers."""
+    found = {}
     for path in Path("/proc").glob("[0-9]*"):
         try:
             if mark.encode() in (path / "environ").read_bytes().split(b"\0"):
-                found.append((path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+                line = (path / "cmdline").read_bytes().replace(b"\0", b" ")
+                found[int(path.name)] = line.decode(errors="replace")
         except OSError:  # it has just ended, or is another user's
             continue
+    return found
+
+
+def listening(mark: str) -> list[str]:
+    """The addresses at which these processes listen, with their ports."""
+    inodes = set()
+    for pid in marked(mark):
+        for file in Path(f"/proc/{pid}/fd").glob("*"):
+            with suppress(OSError):
+                inodes.add(str(file.readlink()).removeprefix("socket:[").rstrip("]"))
+    found = []
+    for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            _, local, _, state, _, _, _, _, _, inode, *_ = line.split()
+            if state == "0A" and inode in inodes:
+                address, _, port = local.partition(":")
+                words = [bytes.fromhex(address[at : at + 8])[::-1] for at in range(0, len(address), 8)]
+                found.append(f"{socket.inet_ntop(family, b''.join(words)).removeprefix('::ffff:')} {int(port, 16)}")
     return found
 
 
