@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from harness.data_only import ENVIRONMENT, without_code
+from harness.models import resolve_model
+from harness.protocol import BaseModelSpec
 from methods.errors import UserError
 from tests.unit.test_bad_input import refused
 
@@ -99,6 +101,13 @@ def test_the_code_of_a_tokenizer_counts_and_a_model_without_code_passes(folder: 
         without_code("mine", folder)
     (folder / "tokenizer_config.json").write_text("[")  # damaged: others say so
     assert without_code("mine", folder) == folder
+
+
+def test_a_model_of_pickled_weights_is_none(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps({}))
+    with pytest.raises(UserError, match=r"has no config\.json with \*\.safetensors beside it"):
+        resolve_model(BaseModelSpec(name="mine", source=str(tmp_path), revision=None, stated="test"))
 
 
 class Attack:
