@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.records import FileRef, TrainingSummary
+from harness.records import FileRef, TrainingSummary, regular
 from methods.errors import UserError
 
 Line = Mapping[str, Any]
@@ -24,7 +24,7 @@ def read_updates(path: Path) -> list[dict[str, Any]]:
             ``score``, or the updates are not 1, 2, 3, ...
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = regular(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read ({error}): restore it or run the cell again") from error
     lines: list[dict[str, Any]] = []

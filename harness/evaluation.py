@@ -26,6 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from harness import data_only
 from harness.fork_server import python_executable
 from harness.models import resolve_model
 from harness.protocol import BaseModelSpec, Protocol
@@ -369,10 +370,11 @@ def _children(
 
 
 def _environment(number: int, replicas: int, options: EngineOptions) -> dict[str, str]:
-    environment = dict(os.environ)
+    environment = os.environ | data_only.ENVIRONMENT
     root = str(Path(__file__).resolve().parents[1])
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
     environment["TOKENIZERS_PARALLELISM"] = "false"
+    environment["VLLM_HOST_IP"] = "127.0.0.1"  # the processes of an engine are all on this machine
     if replicas > 1:
         width = options.tensor_parallel
         visible = environment.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(replicas * width)))).split(",")

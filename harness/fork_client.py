@@ -3,7 +3,7 @@
 Run as a script, with the standard library only, so that it starts in a few milliseconds:
 ``python -I -S fork_client.py SOCKET [-m MODULE | -c CODE | SCRIPT] ARGUMENTS...``. The new process gets all open files
 of this one under their numbers. A signal that ends this process ends the other one, and so does the end of the process
-that started this one; the exit code is passed on.
+that started this one; the exit code is passed on. Where the server is gone, this process becomes the one asked for.
 `harness.fork_server` is the other side.
 """
 
@@ -39,7 +39,10 @@ def main() -> int:
     request = {"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd(), "files": files}
     body = json.dumps(request).encode()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
-        server.connect(address)
+        try:
+            server.connect(address)
+        except OSError:
+            os.execv(sys.executable, [sys.executable, *arguments])
         socket.send_fds(server, [struct.pack("!I", len(body))], files)
         server.sendall(body)
         for number in FORWARDED:

@@ -17,6 +17,7 @@ import fcntl
 import gc
 import importlib
 import json
+import logging
 import multiprocessing
 import os
 import random
@@ -38,6 +39,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from harness import data_only
 from harness.openrlhf import cpu
 
 VARIABLE = "REUSE_BENCH_FORK_SERVER"
@@ -104,29 +106,43 @@ def fork_subprocesses() -> None:
 
 @contextmanager
 def fork_server() -> Iterator[None]:
-    """Have the processes of this run forked while the block lasts, where that is possible: without CUDA."""
+    """Have the processes of this run forked while the block lasts, where that is possible: without CUDA.
+
+    A server that cannot start is told of in one line of the log, which goes to standard error: the run is slower.
+    """
     if cpu.has_cuda() or python_executable() != sys.executable:
         yield
         return
     with tempfile.TemporaryDirectory(prefix="reuse-bench-") as folder:
-        address, command = str(Path(folder) / "socket"), Path(folder) / "python"
+        address, command, errors = str(Path(folder) / "socket"), Path(folder) / "python", Path(folder) / "errors"
         command.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, "-I", "-S", str(CLIENT), address])} "$@"\n')
         command.chmod(0o700)
         Path(folder, WHOSE).write_text(_here())
         search = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         around = os.environ.get(VARIABLE)
-        server = subprocess.Popen(
-            [sys.executable, "-m", "harness.fork_server", address],
-            env=os.environ | cpu.environment() | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": search},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        with errors.open("wb") as stream:
+            server = subprocess.Popen(
+                [sys.executable, "-m", "harness.fork_server", address],
+                env=os.environ
+                | cpu.environment()
+                | data_only.ENVIRONMENT
+                | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": search},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stream,
+                start_new_session=True,
+            )
         assert server.stdin
         assert server.stdout
-        if server.stdout.readline():  # otherwise it could not start, and processes do without
+        if server.stdout.readline():
             os.environ[VARIABLE] = str(command)
+        else:
+            said = errors.read_text(errors="replace").strip().splitlines()
+            logging.getLogger(__name__).warning(
+                "reuse-bench: every process of this run imports the training stack anew, which makes a cell slower, "
+                "because the process that would do it once did not start: %s",
+                said[-1] if said else f"it ended with code {server.wait()}",
+            )
         try:
             yield
         finally:

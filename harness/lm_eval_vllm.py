@@ -20,7 +20,7 @@ from typing import Any
 
 from harness.evaluation import TaskPlan, missing_stack, request_seed
 from harness.lifetime import end_with_parent, join_step
-from harness.openrlhf import cpu
+from harness.openrlhf import cpu, ports
 from harness.records import canonical_json, write_atomically
 from harness.scoring import write_samples
 from methods.errors import UserError
@@ -264,6 +264,7 @@ def vllm_model(job: Mapping[str, Any], journal: Journal) -> Any:
 
 def prepare_process() -> None:
     """What must be done before vLLM and lm-eval are imported."""
+    ports.meet_on_loopback()
     if cpu.has_cuda():
         return
     import torch

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from harness.data_only import without_code
 from harness.protocol import BaseModelSpec
 from harness.tiny_model import tiny_model
 from methods.errors import UserError
@@ -19,7 +20,7 @@ def resolve_model(spec: BaseModelSpec, progress: Callable[[int, int], None] | No
     """The local folder of the model; made or fetched when it is not there yet.
 
     Raises:
-        UserError: it is neither built in, nor a folder with a model, nor to be had from the hub.
+        UserError: it is neither built in, nor a folder with a model, nor to be had from the hub; or it brings code.
     """
     if spec.source == BUILTIN_TINY:
         return tiny_model(progress=progress)
@@ -30,7 +31,7 @@ def resolve_model(spec: BaseModelSpec, progress: Callable[[int, int], None] | No
                 f"model {spec.name}: {folder} has no config.json with *.safetensors beside it: give a folder "
                 "that `save_pretrained` wrote"
             )
-        return folder
+        return without_code(spec.name, folder)
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
@@ -39,7 +40,7 @@ def resolve_model(spec: BaseModelSpec, progress: Callable[[int, int], None] | No
             "install the training stack with `python requirements/install.py cpu` (or `gpu`)"
         ) from error
     try:
-        return Path(snapshot_download(spec.source, revision=spec.revision, allow_patterns=_HUB_FILES))
+        folder = Path(snapshot_download(spec.source, revision=spec.revision, allow_patterns=_HUB_FILES))
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(
@@ -47,6 +48,7 @@ def resolve_model(spec: BaseModelSpec, progress: Callable[[int, int], None] | No
             "name and the network, or bring it from elsewhere: the hub's cache (HF_HOME), or its folder, named with "
             "`--set models.0.source=FOLDER` (open division)"
         ) from error
+    return without_code(spec.name, folder)
 
 
 def end_token(model: Path) -> str:

@@ -15,10 +15,17 @@ from methods.errors import UserError
 LOCAL_OBJECT_STORE_BYTES = 1 << 30
 REACH_SECONDS = 5.0
 """How long a machine may take to answer at all."""
-LOOPBACK = "127.0.0.2"
-"""Nothing outside this machine can reach a local Ray. Ray replaces 127.0.0.1 by the machine's outward address."""
+LOOPBACK = "127.0.0.1"
+"""Where a local Ray and everything that it starts listens: nothing outside this machine can reach it."""
+_ON_LOOPBACK = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # or Ray takes the machine's outward address, and listens on all
+    "GLOO_SOCKET_IFNAME": "lo",
+    "VLLM_HOST_IP": LOOPBACK,
+}
 CELL_MEMORY_BYTES = 6 << 30
 """A tiny cell takes 4.7 GB at its peak, nearly all of it libraries in five processes."""
+_MAKE = "accelerator_type:"
+"""Ray adds a resource of such a name to a node on which it finds GPUs."""
 CPUS_PER_CELL = 6
 """Ray's CPUs are a count of processes, not of cores: driver, controller, engine, trainer and room for two more."""
 
@@ -61,13 +68,35 @@ def ray_cluster(address: str | None, *, cells_at_once: int = 1, pretend_gpus: in
     import ray
 
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    with fork_server() if address is None else nullcontext():
+    with on_loopback() if address is None else nullcontext(), fork_server() if address is None else nullcontext():
         _connect(address, cells_at_once, pretend_gpus)
         try:
             context = ray.get_runtime_context()
             yield address if address and address.startswith("ray://") else context.gcs_address
         finally:
             ray.shutdown()
+
+
+@contextmanager
+def on_loopback() -> Iterator[None]:
+    """Have a Ray that is started in the block, and all processes of a run, listen on loopback alone.
+
+    Ray's own switch for this is meant for laptops whose firewall would ask; it is read while Ray is imported.
+    """
+    from ray._private import ray_constants
+
+    before = {name: os.environ.get(name) for name in _ON_LOOPBACK}
+    several = ray_constants.ENABLE_RAY_CLUSTER
+    os.environ.update(_ON_LOOPBACK)
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = several
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
 
 
 def gpus_by_node() -> dict[str, int]:
@@ -79,6 +108,13 @@ def gpus_by_node() -> dict[str, int]:
         for node in ray.nodes()
         if node["Alive"] and node["Resources"].get("GPU", 0) >= 1
     }
+
+
+def nodes_with_real_gpus() -> set[str]:
+    """Nodes whose GPUs are of a make that Ray knows; others were told with ``--num-gpus`` to pretend some."""
+    import ray
+
+    return {node["NodeID"] for node in ray.nodes() if any(name.startswith(_MAKE) for name in node["Resources"])}
 
 
 def _check_reachable(address: str) -> None:

@@ -17,7 +17,9 @@ import hashlib
 import json
 import math
 import os
+import stat
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -281,6 +283,20 @@ def json_schema() -> dict[str, Any]:
     }
 
 
+def regular(path: Path) -> Path:
+    """The same path, of a file that is to be opened: reading a pipe or a device may never end.
+
+    A file that is not there is left for the reader to miss.
+
+    Raises:
+        UserError: it is something else than a regular file.
+    """
+    with suppress(FileNotFoundError, NotADirectoryError):
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise UserError(f"{path}: this is no regular file: take it away, and give the same command again")
+    return path
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """Write to a temporary name beside ``path``, flush to disk, then rename: never a half-written file."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -315,7 +331,7 @@ def read_record(path: Path) -> Record:
         UserError: the file is no JSON, breaks the schema, or its id is not the digest of its content.
     """
     try:
-        document = json.loads(path.read_bytes())
+        document = json.loads(regular(path).read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(
             f"{path}: the record cannot be read as JSON ({error}): restore it, or delete it and run the cell again"

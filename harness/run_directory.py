@@ -20,7 +20,7 @@ from typing import IO, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.grid import Cell
-from harness.records import Attempt, canonical_json, write_atomically
+from harness.records import Attempt, canonical_json, regular, write_atomically
 from methods.errors import UserError
 
 TAIL_BYTES = 1 << 16
@@ -122,7 +122,7 @@ class RunDirectory:
         if not self.state_file.exists():
             return None
         try:
-            return CellState.model_validate_json(self.state_file.read_bytes())
+            return CellState.model_validate_json(regular(self.state_file).read_bytes())
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"])) or "document"
@@ -143,7 +143,7 @@ class RunDirectory:
         """
         if not self.updates.exists():
             return []
-        content = self.updates.read_bytes()
+        content = regular(self.updates).read_bytes()
         return [self._update(f"line {number}", line) for number, line in enumerate(content.split(b"\n")[:-1], start=1)]
 
     def last_update(self) -> dict[str, Any] | None:
@@ -154,7 +154,7 @@ class RunDirectory:
         """
         if not self.updates.exists():
             return None
-        with self.updates.open("rb") as stream:
+        with regular(self.updates).open("rb") as stream:
             end, tail = stream.seek(0, os.SEEK_END), b""
             while end and tail.count(b"\n") < 2:  # the end of the line before it, and its own
                 start = max(0, end - TAIL_BYTES)
@@ -180,8 +180,23 @@ class RunDirectory:
     def _lock(self) -> Path:
         return self.root / ".lock"
 
+    def check_files(self) -> None:
+        """See that there is nothing in the folder that could not be read to its end.
+
+        Raises:
+            UserError: there is something that is neither a regular file nor a folder.
+        """
+        for folder, _, files in os.walk(self.root):
+            for name in files:
+                regular(Path(folder, name))
+
     def is_locked(self) -> bool:
-        """Whether a process works on this cell."""
+        """Whether a process works on this cell.
+
+        Raises:
+            UserError: as `check_files`.
+        """
+        self.check_files()
         if not self._lock.exists():
             return False
         with self._lock.open() as stream:
@@ -192,8 +207,9 @@ class RunDirectory:
         """Hold the folder; the lock goes with the process, however it ends.
 
         Raises:
-            UserError: another process holds it.
+            UserError: another process holds it; or as `check_files`.
         """
+        self.check_files()
         self.root.mkdir(parents=True, exist_ok=True)
         with self._lock.open("w") as stream:
             deadline = time.monotonic() + LOCK_SECONDS

@@ -30,7 +30,8 @@ from harness.fork_server import worker_runtime_env
 from harness.openrlhf.placement import VARIABLE, Reservation
 from harness.protocol import Runtime
 from harness.queueing import Job, Need, Nodes, Queue, Stage
-from harness.ray_cluster import gpus_by_node
+from harness.ray_cluster import gpus_by_node, nodes_with_real_gpus
+from harness.records import regular
 from harness.run_directory import now
 from harness.runner import CellJob
 from methods.errors import UserError
@@ -129,6 +130,10 @@ class Failures:
         stuck = sum(1 for before, at in self.seen if before == signature and at >= updates)
         return stuck >= SAME_WAY[kind] or len(self.seen) >= MAX_ATTEMPTS
 
+    def in_vain(self) -> int:
+        """How many failures there were since the last that came with more updates than those before."""
+        return sum(1 for _, at in self.seen if at >= self.seen[-1][1])
+
 
 def signature_of(reason: str) -> str:
     """A failure without what differs from one time to the next: numbers, addresses, paths."""
@@ -164,13 +169,13 @@ def run_grid(
         runs: folder of runs, seen by all nodes.
         listener: told of everything that happens.
         tick: called again and again, about twice a second or more often.
-        retry_seconds: pause before a cell is tried again; doubled for each of its failures.
+        retry_seconds: pause before a cell is tried again; doubled for each of its failures without progress.
 
     Raises:
         UserError: a cell can never fit, another driver works in ``runs``, or a node does not see it.
         KeyboardInterrupt: interrupted, or stopped with `request_stop`; the same call continues.
     """
-    with driver_lock(runs), (runs / JOURNAL).open("ab", buffering=0) as journal:
+    with driver_lock(runs), regular(runs / JOURNAL).open("ab", buffering=0) as journal:
         return _Driver(items, ray_address, runs, journal, listener, tick, retry_seconds).run()
 
 
@@ -246,15 +251,23 @@ class _Driver:
         for node in [node for node in self.nodes.capacity if node not in alive]:
             self.nodes.remove(node)
             self._tell("node down", node)
-        for node, gpus in alive.items():
-            if node not in self.nodes.capacity:
-                self.nodes.add(node, gpus)
-                self._tell("node up", node, f"{gpus} GPUs")
+        new = [node for node in alive if node not in self.nodes.capacity]
+        real = nodes_with_real_gpus() if new else set()
+        for node in new:
+            self.nodes.add(node, alive[node])
+            self._tell("node up", node, self._room(alive[node], pretend=node not in real))
         if first and not alive:
             raise UserError(
                 f"the Ray cluster at {self.address} has no GPUs: add nodes that have, or start Ray with --num-gpus for "
                 "pretend ones on a machine without"
             )
+
+    def _room(self, gpus: int, pretend: bool) -> str:
+        """What a node has, in words: pretend GPUs are a way to count cells, and no GPUs."""
+        if not pretend:
+            return f"{gpus} GPUs"
+        cells = gpus // min(item.job("training").need.gpus for item in self.items.values())
+        return f"room for {cells} cell{'' if cells == 1 else 's'}"
 
     def _start(self) -> None:
         moment = time.monotonic()
@@ -365,7 +378,7 @@ class _Driver:
                 work.give_up(reason)
             self.endings[work.id] = "failed"
             return
-        pause = self.retry_seconds * 2 ** (len(failures.seen) - 1)
+        pause = self.retry_seconds * 2 ** (failures.in_vain() - 1)
         self._tell("retried", work.id, reason, stage=one.job.stage, updates=work.updates())
         with suppress(OSError):
             work.wait_again(reason)
@@ -601,7 +614,7 @@ def driver_lock(runs: Path) -> Iterator[None]:
         UserError: another driver holds it.
     """
     runs.mkdir(parents=True, exist_ok=True)
-    with (runs / DRIVER_LOCK).open("a+") as stream:
+    with regular(runs / DRIVER_LOCK).open("a+") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.records import GRADERS, FileRef, Sampling, TaskResult, TaskScore, canonical_json, write_atomically
+from harness.records import GRADERS, FileRef, Sampling, TaskResult, TaskScore, canonical_json, regular, write_atomically
 from methods.errors import UserError
 from tasks.datasets import manifest
 
@@ -80,7 +80,7 @@ def read_identity(path: Path) -> dict[str, Any]:
     import pyarrow.parquet as pq
 
     try:
-        metadata = pq.read_schema(path).metadata or {}
+        metadata = pq.read_schema(regular(path)).metadata or {}
         identity = json.loads(metadata[_IDENTITY])
     except (OSError, pa.ArrowInvalid, KeyError, ValueError) as error:
         raise _damaged(path, f"it says nothing about its origin ({type(error).__name__})") from error
@@ -99,7 +99,7 @@ def read_samples(path: Path) -> DataFrame:
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path)
+        table = pq.read_table(regular(path))
     except FileNotFoundError as error:
         raise UserError(f"{path}: the sample file is missing: restore it or evaluate again") from error
     except (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import methods
+from harness import data_only
 from harness.fork_server import python_executable
 from harness.grid import Cell
 from harness.models import end_token
@@ -219,6 +220,7 @@ def _start(arguments: list[str], spec: WorkerSpec, run: RunDirectory, ray_addres
     """OpenRLHF in a process group of its own, so that an interrupt reaches it through us only, and once."""
     environment = (
         os.environ
+        | data_only.ENVIRONMENT
         | spec.to_environment()
         | {
             "RAY_ADDRESS": ray_address,

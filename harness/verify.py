@@ -197,8 +197,8 @@ def _check(path: Path, store: Path, memory: _Memory, regrade: bool) -> _Checked:
     except ValueError:
         name = path.as_posix()
     one = _Checked(name)
-    if path.is_symlink():
-        one.error("", "the record is a link")
+    if path.is_symlink() or not path.is_file():
+        one.error("", "the record is a link" if path.is_symlink() else "the record is no regular file")
         return one
     if linked := _linked(path, store):
         one.error("", f"{linked} is a link")

@@ -11,7 +11,7 @@ from typing import Any
 
 from harness import curves
 from harness.grid import Cell
-from harness.records import Record, read_record, record_folder
+from harness.records import Record, read_record, record_folder, regular
 from harness.run_directory import RunDirectory
 from methods.diagnostics import LOG_WEIGHT_EDGES, over_updates, share_below
 from methods.errors import UserError
@@ -63,7 +63,7 @@ def find(name: str, store: Path, runs: Path) -> Found:
 def _id_of(path: Path) -> str:
     """The id that a file states; empty where it states none: another record's damage is not asked about here."""
     try:
-        stated = json.loads(path.read_bytes())["id"]
+        stated = json.loads(regular(path).read_bytes())["id"]
     except (OSError, ValueError, KeyError, TypeError):
         return ""
     return stated if isinstance(stated, str) else ""
@@ -143,6 +143,7 @@ def _of_record(path: Path, record: Record) -> dict[str, Any]:
 
 def _of_folder(run: RunDirectory) -> dict[str, Any]:
     """A run without a record: what only a record states is None."""
+    run.check_files()
     state = run.read_state()
     assert state is not None  # the folder was found by its state
     cell = Cell.from_id(state.cell)

@@ -24,6 +24,7 @@ import torch
 import torch.distributed as dist
 from vllm.sampling_params import RequestOutputKind
 
+from harness.data_only import know_states_of_deepspeed
 from harness.fork_server import fork_subprocesses
 from harness.openrlhf import cpu, ports
 from harness.openrlhf.loss import MethodLoss
@@ -288,6 +289,8 @@ class OrderedDriver(_BaseDriver):  # type: ignore[misc]
 
 ppo_actor.ActorPPOTrainer = MethodTrainer
 ports.install(launcher, ppo_actor)
+ports.meet_on_loopback()
+know_states_of_deepspeed()
 if not cpu.has_cuda():
     ppo_actor.stateless_init_process_group = cpu.GlooGroup
     cpu.configure_deepspeed()

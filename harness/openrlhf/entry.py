@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import runpy
 
-from harness import lifetime
+from harness import data_only, lifetime
 from harness.fork_server import worker_runtime_env
 from harness.openrlhf import cpu
 from harness.openrlhf.worker_spec import VARIABLE
 
 WORKER_ENVIRONMENT = {
+    **data_only.ENVIRONMENT,
     "TOKENIZERS_PARALLELISM": "false",
     "PYTHONWARNINGS": "ignore",
     "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "1",

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import random
 import socket
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -57,3 +60,22 @@ def install(*modules: Any) -> None:
     """Let these modules, which ask for free ports through ``socket.socket()``, get quiet ones."""
     for module in modules:
         module.socket = SimpleNamespace(socket=QuietSocket)
+
+
+def meet_on_loopback() -> None:
+    """Have torch's store, where processes find each other, listen on loopback when it is told to meet there.
+
+    By itself it listens on all addresses of the machine, whatever the others were told.
+    """
+    # `torch.distributed` has a function of the module's name, which a plain import would find.
+    rendezvous: Any = import_module("torch.distributed.rendezvous")
+    if isinstance(rendezvous.TCPStore, partial):
+        return
+    rendezvous.TCPStore = partial(_store, rendezvous.TCPStore)
+
+
+def _store(store: Any, host_name: str, port: int, **options: Any) -> Any:
+    if options.get("is_master") and host_name.startswith("127."):
+        with suppress(OSError):  # a store of this process listens there already
+            options["master_listen_fd"] = socket.create_server((host_name, port)).detach()
+    return store(host_name=host_name, port=port, **options)

@@ -39,7 +39,9 @@ class Command:
         self.step = lifetime.new_step(self.folder, f"{time.monotonic_ns()}")
         chosen = ["--protocol", "smoke", "--method", "respo", "--reuse", "2", "--seed", "0"]
         places = ["--runs", str(self.folder / "runs"), "--results", str(self.folder / "results")]
-        settings = ["--set", f"update.updates={UPDATES}", "--address", self.address, *self.options]
+        # The learning rate rises until the twelfth update: a resumed run has to know where it was.
+        settings = ["--set", f"update.updates={UPDATES}", "--set", "optimiser.warmup_ratio=0.75"]
+        settings += ["--address", self.address, *self.options]
         return subprocess.Popen(
             [sys.executable, "-m", "reuse_bench.main", "train", *chosen, *places, *settings],
             cwd=ROOT,
@@ -77,7 +79,7 @@ class Command:
         if not self.run.worker.exists():
             return None
         pid: int = json.loads(self.run.worker.read_text())["pid"]
-        return pid if pid in [joined for _, joined in lifetime.processes_of(self.step)] else None
+        return pid if pid in [one.pid for one in lifetime.processes_of(self.step)] else None
 
     def rollouts(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.run.training / "rollouts.jsonl").read_text().splitlines()]
@@ -128,6 +130,7 @@ def test_killed_twice_and_left_alone_come_to_the_same(left_alone: Command, tmp_p
     for exact in ("update", "rollout", "mini_batch", "learning_rate", "responses"):
         assert [line[exact] for line in ours] == [line[exact] for line in theirs], exact
     assert len(ours) == UPDATES
+    assert len({line["learning_rate"] for line in ours}) == 12
     for exact in ("first_row", "responses"):
         assert [line[exact] for line in killed.rollouts()] == [line[exact] for line in left_alone.rollouts()], exact
     assert killed.run.prompts.read_bytes() == left_alone.run.prompts.read_bytes()

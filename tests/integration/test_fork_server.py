@@ -178,3 +178,31 @@ def test_a_server_of_another_environment_or_checkout_is_not_used(
         (tmp_path / fork_server.WHOSE).write_text(other)
         monkeypatch.setenv(fork_server.VARIABLE, str(tmp_path / "python"))
         assert fork_server.python_executable() == sys.executable
+
+
+def test_a_server_that_does_not_start_is_told_of_once_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "harness").mkdir()
+    (tmp_path / "harness" / "__init__.py").touch()
+    (tmp_path / "harness" / "fork_server.py").write_text("raise SystemExit('some warning\\nno room for threads')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(fork_server, "ROOT", tmp_path)
+    monkeypatch.delenv(fork_server.VARIABLE, raising=False)
+    with fork_server.fork_server():
+        assert fork_server.python_executable() == sys.executable
+    (said,) = caplog.messages
+    assert said.startswith("reuse-bench: every process of this run imports the training stack anew")
+    assert said.endswith("because the process that would do it once did not start: no room for threads")
+
+
+def test_when_the_server_is_gone_processes_start_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(fork_server.VARIABLE, raising=False)
+    with fork_server.fork_server():
+        command = fork_server.python_executable()
+        server = int(run(command, "-c", "import os; print(os.getppid())").stdout)
+        os.kill(server, signal.SIGKILL)
+        assert gone(server)
+        code = "import sys; print('torch' in sys.modules, sys.argv[1:], sys.executable); sys.exit(5)"
+        done = run(command, "-u", "-c", code, "a", "-b")
+    assert (done.stdout, done.returncode) == (f"False ['a', '-b'] {sys.executable}\n", 5)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.stack]
 ROOT = Path(__file__).resolve().parents[2]
 ENDING_SECONDS = 180
 """Ours end within seconds; an agent of Ray's own looks for its raylet for about a minute first."""
+TOKEN = "hf_neverInAnyFileThatIsLeftBehind0123"
+"""A secret that all commands find in their environment."""
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "HF_TOKEN": TOKEN, "HUGGING_FACE_HUB_TOKEN": TOKEN}
 UPDATES = 48
 """Long enough to be interrupted in the middle: 24 rollout batches at N = 2, a save point every 4 updates."""
 
@@ -57,9 +62,8 @@ def the_run(folder: Path) -> RunDirectory:
 
 
 def test_an_interrupted_run_exits_3_and_keeps_what_is_complete(folder: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
-        command(folder), cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command(folder), cwd=ROOT, env=ENVIRONMENT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     try:
         wait_for(lambda: list(folder.glob("runs/*/*/n2/respo/seed0/cell.json")), 200, process)
@@ -77,20 +81,23 @@ def test_an_interrupted_run_exits_3_and_keeps_what_is_complete(folder: Path) -> 
     assert not list(folder.glob("results/**/*.json"))
 
 
-def test_nothing_outlives_a_driver_that_is_killed(folder: Path) -> None:
+def test_all_is_on_loopback_and_nothing_outlives_a_driver_that_is_killed(folder: Path) -> None:
     """Ray, the fork server, OpenRLHF and its actors: all carry the mark in their environment."""
     mark = f"REUSE_BENCH_TEST_MARK={uuid.uuid4().hex}"
     name, _, value = mark.partition("=")
-    environment = os.environ | {"PYTHONPATH": str(ROOT), name: value}
+    environment = ENVIRONMENT | {name: value}
     process = subprocess.Popen(
         command(folder), cwd=ROOT, env=environment, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     before = len(the_run(folder).read_updates())
     try:
         wait_for(lambda: len(the_run(folder).read_updates()) > before, 600, process)
-        joined = [pid for path in folder.glob("runs/.steps/*") for _, pid in processes_of(path)]
+        joined = [one.pid for path in folder.glob("runs/.steps/*") for one in processes_of(path)]
         assert json.loads(the_run(folder).worker.read_text())["pid"] in joined
         assert len(marked(mark)) > len(joined)
+        heard = listening(mark)
+        assert len(heard) > 10  # of Ray's daemons and workers, of the trainer and the engine
+        assert {address for address in heard if not address.startswith(("127.", "::1"))} == set()
     finally:
         process.kill()
         process.wait()
@@ -100,24 +107,41 @@ def test_nothing_outlives_a_driver_that_is_killed(folder: Path) -> None:
         time.sleep(0.2)
 
 
-def marked(mark: str) -> list[str]:
-    """The command lines of all processes with this in their environment."""
-    found = []
+def marked(mark: str) -> dict[int, str]:
+    """The command lines of all processes with this in their environment, by their numbers."""
+    found = {}
     for path in Path("/proc").glob("[0-9]*"):
         try:
             if mark.encode() in (path / "environ").read_bytes().split(b"\0"):
-                found.append((path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+                line = (path / "cmdline").read_bytes().replace(b"\0", b" ")
+                found[int(path.name)] = line.decode(errors="replace")
         except OSError:  # it has just ended, or is another user's
             continue
+    return found
+
+
+def listening(mark: str) -> list[str]:
+    """The addresses at which these processes listen, with their ports."""
+    inodes = set()
+    for pid in marked(mark):
+        for file in Path(f"/proc/{pid}/fd").glob("*"):
+            with suppress(OSError):
+                inodes.add(str(file.readlink()).removeprefix("socket:[").rstrip("]"))
+    found = []
+    for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            _, local, _, state, _, _, _, _, _, inode, *_ = line.split()
+            if state == "0A" and inode in inodes:
+                address, _, port = local.partition(":")
+                words = [bytes.fromhex(address[at : at + 8])[::-1] for at in range(0, len(address), 8)]
+                found.append(f"{socket.inet_ntop(family, b''.join(words)).removeprefix('::ffff:')} {int(port, 16)}")
     return found
 
 
 def test_the_same_command_continues_and_records(folder: Path) -> None:
     run = the_run(folder)
     before = run.read_updates()
-    done = subprocess.run(
-        command(folder), cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-    )
+    done = subprocess.run(command(folder), cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     lines = run.read_updates()
     assert [line["update"] for line in lines] == list(range(1, UPDATES + 1))
@@ -138,19 +162,21 @@ def test_the_same_command_continues_and_records(folder: Path) -> None:
 
 
 def test_given_once_more_it_does_nothing(folder: Path) -> None:
-    done = subprocess.run(
-        command(folder), cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-    )
+    done = subprocess.run(command(folder), cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     state = the_run(folder).read_state()
     assert state is not None
     assert len(state.attempts) == 3
 
 
-def test_the_record_verifies_and_has_a_page(folder: Path) -> None:
+def test_the_record_verifies_and_has_a_page_and_no_file_holds_a_secret(folder: Path) -> None:
     def reuse_bench(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "reuse_bench.main", *arguments], cwd=ROOT, capture_output=True, text=True
+            [sys.executable, "-m", "reuse_bench.main", *arguments],
+            cwd=ROOT,
+            env=ENVIRONMENT,
+            capture_output=True,
+            text=True,
         )
 
     verified = reuse_bench("verify", str(folder / "results"))
@@ -158,3 +184,6 @@ def test_the_record_verifies_and_has_a_page(folder: Path) -> None:
     built = reuse_bench("site", "--records", str(folder / "results"), "--output", str(folder / "site"))
     assert built.returncode == 0, built.stderr
     assert "ReSPO" in (folder / "site" / "index.html").read_text()
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert {"log.txt", "cell.json", "seed0.json", "index.html"} <= {path.name for path in files}
+    assert [path for path in files if TOKEN.encode() in path.read_bytes()] == []

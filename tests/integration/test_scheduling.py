@@ -223,3 +223,15 @@ def test_too_large_a_cell(lab: Lab, tmp_path: Path) -> None:
     said = ended(lab.driver(runs, [Standin("large", str(runs), trainers=4)]), 2)
     assert "cell large needs 5 GPUs on one node" in said
     assert "6 GPUs in all" in said
+
+
+def test_gpus_that_a_node_only_pretends_to_have_are_not_called_gpus(lab: Lab, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    real = lab.cluster.add_node(num_gpus=4, resources={"accelerator_type:H200": 1}, object_store_memory=80 << 20)
+    try:
+        ended(lab.driver(runs, [Standin("small", str(runs), updates_in_all=1)]))
+    finally:
+        lab.cluster.remove_node(real)
+    said = {line["id"]: line["word"] for line in read_journal(runs) if line["event"] == "node up"}
+    assert said.pop(real.node_id) == "4 GPUs"
+    assert list(said.values()) == ["room for 1 cell"] * 3

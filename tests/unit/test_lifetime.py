@@ -48,13 +48,13 @@ def test_a_step_is_over_when_its_last_process_is_killed(tmp_path: Path) -> None:
         assert process.stdout.readline() == "joined\n"
     assert lifetime.VARIABLE not in os.environ
     assert lifetime.lingering(tmp_path) == [path]  # the block has ended, the process has not
-    assert [pid for _, pid in lifetime.processes_of(path)] == [process.pid]
-    assert f"process {process.pid} on " in lifetime.said(path)
+    assert [one.pid for one in lifetime.processes_of(path)] == [process.pid]
+    assert f"process {process.pid} (-c) on " in lifetime.said(path)
     lifetime.end_processes(path)
     process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL
     assert lifetime.processes_of(path) == []
-    assert lifetime.said(path) == "an unknown process"
+    assert lifetime.said(path) == "an unknown one"
     assert lifetime.is_over(path)
     assert lifetime.lingering(tmp_path) == []
     assert not path.exists()
@@ -75,7 +75,7 @@ def test_who_comes_after_the_end_of_the_step_ends(tmp_path: Path) -> None:
 def test_outside_a_step_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(lifetime.VARIABLE, raising=False)
     lifetime.join_step()
-    assert lifetime._kept == []
+    assert os.getpid() not in lifetime._kept
 
 
 def test_a_group_ends_with_the_parent_of_its_leader(tmp_path: Path) -> None:
@@ -94,6 +94,44 @@ def test_a_group_ends_with_the_parent_of_its_leader(tmp_path: Path) -> None:
     parent.wait()
     assert eventually(lambda: not any(_is_alive(pid) for pid in pids))
     parent.communicate()
+
+
+FAMILY = """
+import multiprocessing, os, sys, time
+from harness import lifetime
+lifetime.join_step()
+inner = "import multiprocessing, time; c = multiprocessing.get_context('{}')\\n"
+inner += "p = c.Process(target=time.sleep, args=(300,)); p.start(); p.join()"
+children = []
+for method in ("spawn", "fork", "forkserver"):
+    context = multiprocessing.get_context(method)
+    children.append(context.Process(target=exec, args=(inner.format(method),), name='engine'))
+    children[-1].start()
+print("ready", flush=True)
+children[0].join()
+"""
+
+
+def test_processes_that_multiprocessing_starts_join_and_end_with_who_started_them(tmp_path: Path) -> None:
+    """As vLLM starts its engine, and the engine its workers."""
+    path = lifetime.new_step(tmp_path, "a")
+    starter = python(FAMILY, **{lifetime.VARIABLE: str(path)})
+    assert starter.stdout
+    assert starter.stdout.readline() == "ready\n"
+    assert eventually(lambda: len(lifetime.processes_of(path)) == 7)  # with a child and a grandchild of each kind
+    joined = [one.pid for one in lifetime.processes_of(path)]
+    assert len(set(joined)) == 7
+    assert [one.name for one in lifetime.processes_of(path)].count("engine") == 3
+    # As long as one of them is left, the step is not over; one that is stopped cannot end by itself.
+    last = max(joined)
+    os.kill(last, signal.SIGSTOP)
+    starter.kill()
+    starter.wait()
+    assert eventually(lambda: [one.pid for one in lifetime.processes_of(path)] == [last])
+    assert not lifetime.is_over(path)
+    os.kill(last, signal.SIGCONT)
+    assert eventually(lambda: lifetime.is_over(path))
+    starter.communicate()
 
 
 def _is_alive(pid: str) -> bool:

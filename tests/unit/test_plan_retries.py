@@ -36,6 +36,14 @@ class TestFailures:
         assert [failures.add("lost", updates, "work") for updates in (0, 256, 512)] == [False, False, False]
         assert failures.add("lost", 512, "work")
 
+    def test_failures_without_progress_are_counted_from_the_last_progress(self) -> None:
+        failures = Failures()
+        counts = []
+        for reason, updates in (("lost", 0), ("disk full", 0), ("lost", 256), ("lost", 512), ("disk full", 512)):
+            failures.add(reason, updates, "machine")
+            counts.append(failures.in_vain())
+        assert counts == [1, 2, 1, 1, 2]
+
     def test_other_reasons(self) -> None:
         failures = Failures()
         assert not failures.add("lost", 0, "work")

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from harness.grid import Cell
+from harness.records import read_record
 from harness.run_directory import TAIL_BYTES, CellState, RunDirectory
 from harness.training import read_result
 from methods.errors import UserError
+from reuse_bench.main import app
 
 CELL = Cell("tiny", "tiny-qwen3", 32, "respo", 0)
 
@@ -98,3 +105,66 @@ def test_a_damaged_end_of_training_is_named(run: RunDirectory, text: str) -> Non
     run.trained.write_text(text)
     with pytest.raises(UserError, match=r"complete\.json: .*delete it"):
         read_result(run)
+
+
+@pytest.fixture
+def soon() -> Iterator[None]:
+    """What waits for ever is ended by a signal, so that the test fails and does not hang."""
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("cell.json", ".lock", "training/updates.jsonl", "training/log.txt", "training/complete.json"),
+        *("training/worker.json", "training/checkpoints/_actor/latest", "evaluation/.work/journal-0.jsonl"),
+    ],
+)
+def test_a_pipe_in_the_place_of_a_file_is_refused_by_name(run: RunDirectory, name: str, tmp_path: Path) -> None:
+    """A reader of it would wait for ever."""
+    run.write_state(CellState(cell=CELL.id, protocol_digest="0" * 64, status="evaluating"))
+    run.training.mkdir()
+    run.updates.write_text('{"update": 1, "score": 0.5}\n')
+    path = run.root / name
+    path.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(path)
+    sentence = re.escape(f"{path}: this is no regular file: take it away")
+    with pytest.raises(UserError, match=sentence), run.locked():
+        pass
+    options = ["--runs", str(tmp_path), "--results", str(tmp_path / "results")]
+    cell = [
+        "--protocol",
+        CELL.protocol_id,
+        "--method",
+        CELL.method,
+        "--reuse",
+        str(CELL.reuse),
+        "--seed",
+        str(CELL.seed),
+    ]
+    for command in (["status", *cell, *options], ["show", "run", CELL.id, *options]):
+        result = CliRunner().invoke(app, command)
+        assert isinstance(result.exception, UserError)
+        assert re.match(sentence, str(result.exception)) or (command[0] == "show" and name == "cell.json")
+    if name == "training/updates.jsonl":
+        for read in (run.read_updates, run.last_update):
+            with pytest.raises(UserError, match=sentence):
+                read()
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_pipe_in_the_place_of_a_record_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / f"{CELL.id}.json"
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)
+    with pytest.raises(UserError, match=r"seed0\.json: this is no regular file"):
+        read_record(path)
+    said = CliRunner().invoke(app, ["verify", str(tmp_path)])
+    assert said.exit_code == 1
+    assert "no regular file" in said.stdout
