@@ -204,6 +204,38 @@ def test_a_closed_standard_input_is_a_sentence() -> None:
     assert done.stderr.endswith(b"exit=2\n")
 
 
+def test_an_interruption_while_the_commands_are_loaded_has_it_too() -> None:
+    program = (
+        "import sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'reuse_bench.commands.site': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        "from reuse_bench.main import main\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert (done.returncode, done.stderr) == (3, "reuse-bench: interrupted\n")
+
+
+def test_a_closed_standard_error_changes_no_verdict() -> None:
+    record = ROOT / "results" / "tiny" / "tiny-qwen3" / "n8" / "grpo" / "seed0.json"
+    script = f"{sys.executable} -m reuse_bench.main verify {record} 2>&-"
+    assert subprocess.run(["sh", "-c", script], capture_output=True, cwd=ROOT, timeout=120).returncode == 0
+
+
+def test_a_terminal_without_a_width_does_not_swallow_tables() -> None:
+    assert "respo" in through_the_shell("", "list", "methods", COLUMNS="0").stdout.decode()
+
+
+def test_a_deleted_folder_is_a_sentence(tmp_path: Path) -> None:
+    script = f"cd {tmp_path} && rmdir {tmp_path} && {sys.executable} -m reuse_bench.main list methods"
+    done = subprocess.run(
+        ["sh", "-c", script], capture_output=True, text=True, timeout=120, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    )
+    assert done.returncode == 2
+    assert done.stderr == "reuse-bench: the current folder was deleted: change to another one\n"
+
+
 def test_an_interruption_has_its_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
     from typer.testing import CliRunner
 
