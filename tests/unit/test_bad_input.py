@@ -55,6 +55,29 @@ def test_an_unknown_value_is_named_with_the_known_ones(tmp_path: Path, arguments
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "parts"),
+    [
+        ("clip_low: 0.2, ", "clip_loww: 0.2, ", ["methods.hyperparameters.grpo", "clip_loww", "clip_low"]),
+        ("    grpo:", "    grop:", ["grop", "grpo"]),
+        ("train: chain", "train: chian", ["chian", "gsm8k"]),
+        ("tiny_sum4: {problems: 64", "tiny_sum9: {problems: 64", ["tiny_sum9", "tiny_sum8"]),
+        ("tiny_sum4: {problems: 64", "tiny_sum4: {problems: 65", ["tiny_sum4", "65"]),
+    ],
+)
+def test_what_a_protocol_file_names_is_looked_for_before_anything_starts(
+    tmp_path: Path, old: str, new: str, parts: list[str]
+) -> None:
+    pytest.importorskip("ray", reason="the training stack is not installed")
+    text = (ROOT / "harness" / "protocols" / "smoke.yaml").read_text()
+    assert old in text
+    (tmp_path / "mine.yaml").write_text(text.replace(old, new))
+    folders = ["--runs", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
+    sentence = refused("run", "--protocol", str(tmp_path / "mine.yaml"), *folders)
+    assert all(part in sentence for part in parts), sentence
+    assert not (tmp_path / "runs").exists()
+
+
 def test_an_unknown_task_is_named() -> None:
     sentence = refused("evaluate", "--protocol", "tiny", "--model", "tiny-qwen3", "--tasks", "tiny_sum9")
     assert "tiny_sum9" in sentence
