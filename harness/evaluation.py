@@ -147,6 +147,22 @@ def engine_from_protocol(protocol: Protocol) -> EngineOptions:
     )
 
 
+def problems_of(tasks: Sequence[TaskPlan], data: Path | None = None) -> dict[str, datasets.ProblemSet]:
+    """The problems of each task.
+
+    Raises:
+        UserError: a task is unknown, its data are missing or wrong, or there are not as many as the plan says.
+    """
+    problems = {plan.task: datasets.evaluation_problems(plan.task, data) for plan in tasks}
+    for plan in tasks:
+        if plan.problems not in (None, len(problems[plan.task].problems)):
+            raise UserError(
+                f"task {plan.task}: {len(problems[plan.task].problems)} problems instead of the protocol's "
+                f"{plan.problems}: import the copy that the protocol means, or change evaluation.tasks"
+            )
+    return problems
+
+
 def name_of(model: Path | str) -> str:
     """A name for the store, made from a folder or a hub name."""
     return re.sub(r"[^a-z0-9._-]+", "-", Path(model).name.lower()).strip("-._") or "model"
@@ -205,13 +221,7 @@ def evaluate_checkpoint(
     if limit is not None and limit < 1:
         raise UserError(f"--limit: {limit} must be at least 1")
     options = engine or EngineOptions()
-    problems = {plan.task: datasets.evaluation_problems(plan.task, data) for plan in tasks}
-    for plan in tasks:
-        if plan.problems not in (None, len(problems[plan.task].problems)):
-            raise UserError(
-                f"task {plan.task}: {len(problems[plan.task].problems)} problems instead of the protocol's "
-                f"{plan.problems}: import the copy that the protocol means, or change evaluation.tasks"
-            )
+    problems = problems_of(tasks, data)
     folder = find_model(model)
     checkpoint = directory_digest(folder)
     files = {plan.task: out / f"{plan.task}.parquet" for plan in tasks}

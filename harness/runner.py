@@ -79,6 +79,20 @@ def existing_record(job: CellJob) -> Record | None:
     return None if record.status == "failed" else record
 
 
+def check_inputs(jobs: Sequence[CellJob], evaluating: bool = True) -> None:
+    """Look for what the cells need besides a base model, before minutes or days go into them.
+
+    Raises:
+        UserError: a method, its hyperparameters, the training set or a held-out task cannot be used.
+    """
+    for job in {(job.protocol.id, job.cell.method): job for job in jobs}.values():
+        training.build_method(job.protocol, job.cell.method, job.hyperparameters)
+    for protocol in {job.protocol.id: job.protocol for job in jobs}.values():
+        training.training_problems(protocol.data.train)
+        if evaluating:
+            evaluation.problems_of(evaluation.plans_from_protocol(protocol))
+
+
 def run_cell(job: CellJob, ray_address: str, report: Report | None = None) -> Record:
     """Train, evaluate and record the cell, or what of it is not done yet.
 

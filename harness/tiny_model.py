@@ -12,7 +12,9 @@ import json
 import os
 import random
 import shutil
+import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -87,7 +89,12 @@ def _checked(folder: Path) -> Path | None:
     manifest = folder / MANIFEST
     if not manifest.exists():
         return None
-    stated = json.loads(manifest.read_text())["digest"]
+    try:
+        stated = str(json.loads(manifest.read_bytes())["digest"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise UserError(
+            f"{manifest}: it does not give the base model's digest: delete the folder {folder}, and it is made again"
+        ) from error
     if stated != directory_digest(folder):
         raise UserError(
             f"{folder}: digest {stated[:12]} does not match the files; the cached base model was changed: "
@@ -101,7 +108,8 @@ def _made(recipe: TinyRecipe, folder: Path, progress: Callable[[int, int], None]
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir()
     try:
-        _build(recipe, building, progress)
+        with redirect_stdout(sys.stderr):  # libraries greet there, between the lines of whoever prints JSON
+            _build(recipe, building, progress)
         document = {"recipe": asdict(recipe), "digest": directory_digest(building)}
         (building / MANIFEST).write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
         shutil.rmtree(folder, ignore_errors=True)

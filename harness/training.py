@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -183,15 +183,24 @@ def train_cell(
     return result
 
 
+def build_method(protocol: Protocol, name: str, hyperparameters: Mapping[str, Any] | None = None) -> methods.Method:
+    """A method as the protocol runs it.
+
+    Raises:
+        UserError: there is none of that name, or it does not take these hyperparameters.
+    """
+    given = dict(protocol.methods.hyperparameters.get(name, {})) | dict(hyperparameters or {})
+    try:
+        return methods.get(name)(**given)
+    except ValueError as error:
+        raise UserError(f"protocol {protocol.id}: field methods.hyperparameters.{name}: {error}") from error
+
+
 def worker_spec(
     protocol: Protocol, cell: Cell, run: RunDirectory, hyperparameters: dict[str, Any] | None = None
 ) -> WorkerSpec:
     """What the workers are told. The method is built here once, so that a wrong hyperparameter stops before Ray."""
-    given = dict(protocol.methods.hyperparameters.get(cell.method, {})) | (hyperparameters or {})
-    try:
-        method = methods.get(cell.method)(**given)
-    except ValueError as error:
-        raise UserError(f"method {cell.method}: {error}") from error
+    method = build_method(protocol, cell.method, hyperparameters)
     grader = "published" if protocol.reward.grader == "chain" else protocol.reward.grader
     return WorkerSpec(
         method=cell.method,

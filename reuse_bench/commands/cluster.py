@@ -71,7 +71,7 @@ def run_on_cluster(
     Without an address, on a local Ray with room for ``at_once`` cells.
     """
     from harness.ray_cluster import cells_that_fit, gpus_by_node, import_ray, ray_cluster
-    from harness.runner import existing_record
+    from harness.runner import check_inputs, existing_record
     from harness.scheduler import items_of, run_grid
 
     waiting = [job for job in jobs if existing_record(job) is None]
@@ -81,6 +81,7 @@ def run_on_cluster(
     if not waiting:
         return
     import_ray()  # before a model is made for minutes: say what is not installed
+    check_inputs(waiting)
     runs = jobs[0].places.runs.resolve()
     local = min(at_once or cells_that_fit(), len(waiting))
     gpus = local * max(job.protocol.runtime.gpus for job in waiting)

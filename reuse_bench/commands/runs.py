@@ -84,15 +84,17 @@ def run(
 @with_choice
 def train(choice: Choice, address: Address = None, ignore_disk: IgnoreDisk = False) -> None:
     """Train cells of a protocol, without evaluating them."""
-    from harness.runner import existing_record, train_only
+    from harness.runner import check_inputs, existing_record, train_only
 
     def step(job: CellJob, ray_address: str, report: Any) -> str:
         result = train_only(job, ray_address, report)
         return f"collapsed: {result.collapse}" if result.collapse else f"trained: {job.run.final}"
 
     jobs = jobs_of(choice)
+    waiting = [job for job in jobs if existing_record(job) is None]
+    check_inputs(waiting, evaluating=False)
     if not ignore_disk:
-        check_room([job for job in jobs if existing_record(job) is None], 1)
+        check_room(waiting, 1)
     _carry_out(jobs, step, address)
 
 

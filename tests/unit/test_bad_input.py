@@ -55,6 +55,29 @@ def test_an_unknown_value_is_named_with_the_known_ones(tmp_path: Path, arguments
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "parts"),
+    [
+        ("clip_low: 0.2, ", "clip_loww: 0.2, ", ["methods.hyperparameters.grpo", "clip_loww", "clip_low"]),
+        ("    grpo:", "    grop:", ["grop", "grpo"]),
+        ("train: chain", "train: chian", ["chian", "gsm8k"]),
+        ("tiny_sum4: {problems: 64", "tiny_sum9: {problems: 64", ["tiny_sum9", "tiny_sum8"]),
+        ("tiny_sum4: {problems: 64", "tiny_sum4: {problems: 65", ["tiny_sum4", "65"]),
+    ],
+)
+def test_what_a_protocol_file_names_is_looked_for_before_anything_starts(
+    tmp_path: Path, old: str, new: str, parts: list[str]
+) -> None:
+    pytest.importorskip("ray", reason="the training stack is not installed")
+    text = (ROOT / "harness" / "protocols" / "smoke.yaml").read_text()
+    assert old in text
+    (tmp_path / "mine.yaml").write_text(text.replace(old, new))
+    folders = ["--runs", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
+    sentence = refused("run", "--protocol", str(tmp_path / "mine.yaml"), *folders)
+    assert all(part in sentence for part in parts), sentence
+    assert not (tmp_path / "runs").exists()
+
+
 def test_an_unknown_task_is_named() -> None:
     sentence = refused("evaluate", "--protocol", "tiny", "--model", "tiny-qwen3", "--tasks", "tiny_sum9")
     assert "tiny_sum9" in sentence
@@ -202,6 +225,38 @@ def test_a_closed_standard_input_is_a_sentence() -> None:
     done = through_the_shell("<&-", "grade")
     assert b"standard input is closed" in done.stderr
     assert done.stderr.endswith(b"exit=2\n")
+
+
+def test_an_interruption_while_the_commands_are_loaded_has_it_too() -> None:
+    program = (
+        "import sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'reuse_bench.commands.site': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        "from reuse_bench.main import main\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert (done.returncode, done.stderr) == (3, "reuse-bench: interrupted\n")
+
+
+def test_a_closed_standard_error_changes_no_verdict() -> None:
+    record = ROOT / "results" / "tiny" / "tiny-qwen3" / "n8" / "grpo" / "seed0.json"
+    script = f"{sys.executable} -m reuse_bench.main verify {record} 2>&-"
+    assert subprocess.run(["sh", "-c", script], capture_output=True, cwd=ROOT, timeout=120).returncode == 0
+
+
+def test_a_terminal_without_a_width_does_not_swallow_tables() -> None:
+    assert "respo" in through_the_shell("", "list", "methods", COLUMNS="0").stdout.decode()
+
+
+def test_a_deleted_folder_is_a_sentence(tmp_path: Path) -> None:
+    script = f"cd {tmp_path} && rmdir {tmp_path} && {sys.executable} -m reuse_bench.main list methods"
+    done = subprocess.run(
+        ["sh", "-c", script], capture_output=True, text=True, timeout=120, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    )
+    assert done.returncode == 2
+    assert done.stderr == "reuse-bench: the current folder was deleted: change to another one\n"
 
 
 def test_an_interruption_has_its_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,6 +46,29 @@ def test_it_is_kept_and_a_changed_copy_is_refused(made: Path) -> None:
         stream.write(" ")
     with pytest.raises(UserError, match="the cached base model was changed: delete the folder"):
         tiny_model(QUICK)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"\xff"])
+def test_a_damaged_manifest_is_named(made: Path, content: bytes) -> None:
+    (made / "manifest.json").write_bytes(content)
+    with pytest.raises(UserError, match=r"manifest\.json: .*delete the folder"):
+        tiny_model(QUICK)
+
+
+@pytest.mark.slow
+@pytest.mark.stack
+def test_making_it_leaves_standard_output_to_the_command(tmp_path: Path) -> None:
+    pytest.importorskip("deepspeed", reason="the training stack is not installed")
+    program = "from harness.tiny_model import TinyRecipe, tiny_model; tiny_model(TinyRecipe(steps=1, batch_size=8))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | {"REUSE_BENCH_CACHE": str(tmp_path), "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+    )
+    assert (done.returncode, done.stdout) == (0, "")
 
 
 @pytest.mark.slow
