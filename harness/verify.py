@@ -143,7 +143,7 @@ def verify(
         cache_folder: where to remember, by digest, what was recomputed and found right; None: nowhere. Digests of
             all files are computed in any case.
         workers: records checked at once; the number of processors by default.
-        progress: called with records done and records in all.
+        progress: called with records done and records in all, then with samples judged again and those in all.
 
     Raises:
         UserError: nothing is there to verify.
@@ -156,7 +156,7 @@ def verify(
             checked.append(one)
             if progress:
                 progress(len(checked), len(paths))
-    _judge_again(checked)
+    _judge_again(checked, progress)
     for one in checked:
         if one.key and not one.cached and not one.findings_of_error():
             memory.remember(one.key, one.facts)
@@ -489,7 +489,7 @@ def _to_judge(task: str, samples: DataFrame, shown: str, *, every: bool) -> list
     ]
 
 
-def _judge_again(checked: Sequence[_Checked]) -> None:
+def _judge_again(checked: Sequence[_Checked], progress: Callable[[int, int], None] | None) -> None:
     """Judge the chosen samples of all records at once; a verdict may only differ where a grader ran into its limit."""
     from importlib import metadata
 
@@ -505,7 +505,9 @@ def _judge_again(checked: Sequence[_Checked]) -> None:
             one.note("evaluation", f"not judged again: {MATH_VERIFY} is not the recorded {recorded}")
         else:
             able.append(one)
-    grades = iter(grade_many([item.request for one in able for item in one.judged]))
+    requests = [item.request for one in able for item in one.judged]
+    told = (lambda done: progress(done, len(requests))) if progress else None
+    grades = iter(grade_many(requests, progress=told))
     for one in able:
         assert one.record is not None
         since = "" if _same_grader(one.record.provenance.commit) else "; the grader has changed since its commit"
