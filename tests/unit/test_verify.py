@@ -286,6 +286,28 @@ def test_a_single_verdict_is_found_when_all_are_judged_again(store):
     assert any("not judged again" in message for message in notes)
 
 
+@pytest.mark.slow
+def test_a_response_that_no_grader_can_finish_with_is_no_way_to_a_score(store, monkeypatch):
+    """Both graders give up on it. Stored as right that is false; stored as wrong, or given up on before, it is not."""
+    from tasks.grading import GradeRequest
+    from tests.grading_hostile import HOSTILE
+
+    installed_grader(store)
+    monkeypatch.setattr(verify, "MORE_TIME", 1)  # it would only take longer
+    one = verify._Checked("seed0.json", records.read_record(store / RECORD))
+    endless = GradeRequest("7", HOSTILE["factorial of factorial"], "math500", True)
+    easy = GradeRequest("7", "\\boxed{7}", "math500", True)
+    for row, (request, stored) in enumerate(
+        [(endless, "wrong"), (endless, "error"), (easy, "error"), (easy, "right"), (endless, "right")]
+    ):
+        one.judged.append(verify._Judged("math500", row, request, stored, stored, "samples"))
+    verify._judge_again([one], None)
+    assert sorted((found.field, found.message) for found in one.findings) == [
+        ("evaluation.math500.scores.audited", "row 4 is stored as right, and judged error now"),
+        ("evaluation.math500.scores.published", "row 4 is stored as right, and judged error now"),
+    ]
+
+
 def test_a_curve_with_a_missing_update_is_found(store):
     path = store / RECORD.with_suffix("") / "updates.jsonl"
     lines = path.read_text().splitlines(keepends=True)
