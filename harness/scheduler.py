@@ -521,6 +521,10 @@ def _step(work: Work, stage: Stage, address: str, reservation: Reservation | Non
         os.environ.pop(VARIABLE, None)
     else:
         os.environ.update(reservation.to_environment())
+    import ray
+
+    if address.startswith("ray://"):  # here, on a node, there is no need of the way in from outside
+        address = ray.get_runtime_context().gcs_address
     with lifetime.step(file):
         if stage == "training":
             work.train(address)

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from harness.openrlhf.ports import quiet_port
 from harness.scheduler import read_journal, request_stop
 from tests.standin import Standin, lines
 
@@ -56,14 +57,18 @@ class Lab:
 
     cluster: Any
     nodes: list[Any]
+    client: str
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
 
-    def driver(self, runs: Path, cells: list[Standin]) -> subprocess.Popen[str]:
+    def driver(self, runs: Path, cells: list[Standin], address: str | None = None) -> subprocess.Popen[str]:
         runs.mkdir(parents=True, exist_ok=True)
         spec = runs / "cells.json"
         spec.write_text(json.dumps([vars(cell) for cell in cells]))
         return self._start(
-            [sys.executable, "-W", "ignore", "-m", "tests.standin", self.cluster.address, str(runs), str(spec)]
+            [
+                *(sys.executable, "-W", "ignore", "-m", "tests.standin"),
+                *(address or self.cluster.address, str(runs), str(spec)),
+            ]
         )
 
     def observer(self, path: Path) -> subprocess.Popen[str]:
@@ -86,10 +91,13 @@ def lab() -> Iterator[Lab]:
         patch.delenv("RAY_ADDRESS", raising=False)
         cluster = Cluster(
             initialize_head=True,
-            head_node_args={"num_cpus": 2, "num_gpus": 0, "include_dashboard": False, "object_store_memory": 80 << 20},
+            head_node_args={
+                **{"num_cpus": 2, "num_gpus": 0, "include_dashboard": False, "object_store_memory": 80 << 20},
+                "ray_client_server_port": (port := quiet_port()),
+            },
         )
         nodes = [cluster.add_node(num_cpus=4, num_gpus=2, object_store_memory=80 << 20) for _ in range(3)]
-        found = Lab(cluster, nodes)
+        found = Lab(cluster, nodes, f"ray://127.0.0.1:{port}")
         try:
             yield found
         finally:
@@ -235,3 +243,12 @@ def test_gpus_that_a_node_only_pretends_to_have_are_not_called_gpus(lab: Lab, tm
     said = {line["id"]: line["word"] for line in read_journal(runs) if line["event"] == "node up"}
     assert said.pop(real.node_id) == "4 GPUs"
     assert list(said.values()) == ["room for 1 cell"] * 3
+
+
+def test_from_outside_the_cluster(lab: Lab, tmp_path: Path) -> None:
+    """Through Ray's client; what runs on the nodes connects as ever."""
+    runs = tmp_path / "runs"
+    cell = Standin("cell", str(runs), updates_in_all=2)
+    ended(lab.driver(runs, [cell], lab.client))
+    assert_complete(cell)
+    assert [line["address"] for line in lines(cell.run / "attempts.jsonl")] == [lab.cluster.address]
