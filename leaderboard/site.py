@@ -135,6 +135,17 @@ def _weblink(url: str) -> str:
     return url if re.match(r"^https?://", url) else "#"
 
 
+def duration(seconds: float) -> str:
+    """A time in the two units that say it: "4 min 10 s"."""
+    if not seconds < 1e9:
+        return f"{number(seconds / 3600)} h"
+    whole = round(seconds)
+    hours, minutes = divmod(whole // 60, 60)
+    if hours:
+        return f"{hours:,} h {minutes} min"
+    return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
+
+
 @cache
 def environment() -> jinja2.Environment:
     """The templates. Everything that is printed is escaped; a name that is not given is an error."""
@@ -149,10 +160,11 @@ def environment() -> jinja2.Environment:
     made.filters["formula"] = mathml
     made.filters["weblink"] = _weblink
     made.filters["shared_legend"] = shared_legend
-    made.filters["typeset"] = lambda text: (
-        text.replace("+-", "±").replace(">=", "≥").replace("<=", "≤").replace(" - ", " – ")
-    )
+    made.filters["typeset"] = lambda text: re.sub(
+        r"(?<![\w-])-(?=\d)", "−", text.replace("+-", "±").replace(">=", "≥").replace("<=", "≤")
+    ).replace(" - ", " – ")
     made.filters["decimal"] = number
+    made.filters["duration"] = duration
     made.filters["percent"] = lambda value: number(None if value is None else 100 * value)
     return made
 

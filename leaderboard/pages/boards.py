@@ -152,11 +152,15 @@ class Arm:
     @property
     def status(self) -> str:
         """One of done, collapsed, failed; or how many of the runs ended badly."""
-        bad = {name: sum(run.record.status == name for run in self.runs) for name in ("collapsed", "failed")}
-        found = [f"{count} {name}" for name, count in bad.items() if count]
-        if len(self.runs) == 1 or not found:
+        if len(self.runs) == 1 or not self.lost:
             return self.runs[0].record.status if self.runs else ""
-        return f"{', '.join(found)} of {len(self.runs)}"
+        return f"{self.lost} of {len(self.runs)}"
+
+    @property
+    def lost(self) -> str:
+        """How many runs ended badly: what stands beside every mean of these runs. Empty where none did."""
+        bad = {name: sum(run.record.status == name for run in self.runs) for name in ("collapsed", "failed")}
+        return ", ".join(f"{count} {name}" for name, count in bad.items() if count)
 
 
 @dataclass(frozen=True)

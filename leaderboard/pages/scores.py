@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+from markupsafe import Markup
 
+from harness.records import GRADERS
 from leaderboard import published, tables
 from leaderboard.charts import clean, number
 from leaderboard.pages.addresses import Addresses
@@ -26,6 +28,12 @@ from leaderboard.pages.cells import (
 from leaderboard.pages.tables import VIEWS, Cell, Column, Group, Row, Table
 
 MACRO = published.MACRO
+MARKS = (
+    "★ best, and distinguishable from every other method at its N (paired by problem, Holm-adjusted). ≈ cannot be told "
+    "apart from the highest. No mark: the data separate nothing, or another is better."
+)
+NAMES = 6
+"""A sentence names so many methods, and counts the others."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,7 @@ class BoardView:
     training: Table | None
     check: Table | None
     short: Table | None
+    words: Sequence[tuple[str, Mapping[str, Markup]]]
     scores: BoardScores
     comparisons: Mapping[tuple[str, str], list[dict[str, Any]]]
     k: int
@@ -84,7 +93,10 @@ def make_view(board: Board, addresses: Addresses) -> BoardView:
         for row in as_rows(frame):
             by_arm.setdefault((row["method"], row["reuse"]), {})[row["task"]] = row
             by_block.setdefault((row["reuse"], row["task"]), []).append(row)
-
+    if samples and k == 1:
+        # The page's switch offers pass@k, which is then the same number.
+        for grader in GRADERS:
+            frames[f"{grader}-k"], blocks[f"{grader}-k"] = frames[f"{grader}-1"], blocks[f"{grader}-1"]
     heldout = _heldout(board, frames, blocks, k, addresses) if samples else None
     short = _short(board, frames, blocks, addresses) if samples else None
     return BoardView(
@@ -93,6 +105,7 @@ def make_view(board: Board, addresses: Addresses) -> BoardView:
         _training(board, addresses),
         _check(board, frames.get(VIEWS[0], {}), addresses),
         short,
+        _words(board, blocks),
         BoardScores(frames),
         _comparisons(pairs),
         k,
@@ -116,9 +129,11 @@ def _comparisons(pairs: pd.DataFrame) -> dict[tuple[str, str], list[dict[str, An
     return by_pair
 
 
-def _score_cell(row: Mapping[str, Any] | None, block: Sequence[Mapping[str, Any]], href: str) -> Cell:
+def _score_cell(
+    row: Mapping[str, Any] | None, block: Sequence[Mapping[str, Any]], href: str = "", note: str = ""
+) -> Cell:
     if row is None or clean(row["score"]) is None:
-        return Cell("–")
+        return Cell("–", note=note, href=href)
     value = float(row["score"])
     return Cell(
         number(100 * value),
@@ -126,6 +141,7 @@ def _score_cell(row: Mapping[str, Any] | None, block: Sequence[Mapping[str, Any]
         in_percent(row["low"]),
         in_percent(row["high"]),
         interval(row["low"], row["high"]),
+        note,
         href,
         tables.mark(row, block),
         tip=str(row["leaves_out"]),
@@ -175,13 +191,11 @@ def _heldout(
                         frames[view].get((arm.method, arm.reuse or 0), {}).get(task),
                         blocks[view].get((arm.reuse or 0, task), ()),
                         href,
+                        arm.lost,
                     )
                     for view in frames
                 }
-                if any(cell.value is not None for cell in views.values()):
-                    cells.append(Cell("", views=views))
-                else:
-                    cells.append(Cell("–"))
+                cells.append(_in_views(views))
             if with_paper:
                 cells += paper_cells(own.get(columns[-1], {}))
             cells += [seeds_cell(arm, href), status_cell(arm), hours_cell(arm)]
@@ -198,8 +212,7 @@ def _heldout(
         groups,
         group_label="N",
         notes=[
-            "★ best, and distinguishable from every other method at its N (paired by problem, Holm-adjusted). "
-            "≈ cannot be told apart from the highest. No mark: the data separate nothing, or another is better.",
+            MARKS,
             *_inconclusive(frames[VIEWS[0]], board),
             *(
                 ["The interval of a row with one seed leaves out how the score varies with it, and separates nothing."]
@@ -217,23 +230,34 @@ def _short(
     blocks: Mapping[str, Mapping[tuple[int, str], Sequence[Mapping[str, Any]]]],
     addresses: Addresses,
 ) -> Table:
-    """Methods by N: the macro average only, for a front page with many boards or methods."""
+    """Methods by N: the macro average only, and what it took. The first thing that a reader sees of a board."""
     task = MACRO if len(board.tasks) > 1 else board.tasks[0]
     rows = []
     for method in board.methods:
         arms = [board.arm(method, reuse) for reuse in board.ratios]
-        cells = [_name_cell(next(arm for arm in arms if arm), addresses)]
+        there = [arm for arm in arms if arm]
+        cells = [_name_cell(there[0], addresses)]
         for reuse, arm in zip(board.ratios, arms, strict=True):
-            views = {
-                view: _score_cell(
-                    frames[view].get((method, reuse), {}).get(task),
-                    blocks[view].get((reuse, task), ()),
-                    addresses.evidence(arm, board) if arm else "",
+            if arm is None:
+                cells.append(Cell("not run", tone="quiet"))
+                continue
+            href = addresses.evidence(arm, board)
+            cells.append(
+                _in_views(
+                    {
+                        view: _score_cell(
+                            frames[view].get((method, reuse), {}).get(task),
+                            blocks[view].get((reuse, task), ()),
+                            href,
+                            arm.status if arm.lost else "",
+                        )
+                        for view in frames
+                    }
                 )
-                for view in frames
-            }
-            cells.append(Cell("", views=views) if any(c.value is not None for c in views.values()) else Cell("–"))
-        rows.append(Row(cells, method))
+            )
+        whole = Arm(method, there[0].title, None, tuple(run for arm in there for run in arm.runs))
+        cells += [Cell(f"{len(whole.runs):,}", len(whole.runs)), hours_cell(whole)]
+        rows.append(Row(cells, f"{whole.title} {method}"))
     label = "macro average" if task == MACRO else task_title(task)
     return Table(
         f"short-{board.key}",
@@ -242,10 +266,20 @@ def _short(
         [
             Column("method", "Method", number=False),
             *(Column(f"n{reuse}", f"N = {reuse}") for reuse in board.ratios),
+            Column("runs", "Runs", tip="all seeds at all N"),
+            Column("hours", hours_label(board), tip="all runs of the row together"),
         ],
         [Group("", rows)],
+        notes=[MARKS],
         switches=True,
     )
+
+
+def _in_views(views: Mapping[str, Cell]) -> Cell:
+    """One cell for all views; a plain one where no view has a score."""
+    if any(cell.value is not None for cell in views.values()):
+        return Cell("", views=views)
+    return next(iter(views.values()), Cell("–"))
 
 
 def _name_cell(arm: Arm, addresses: Addresses) -> Cell:
@@ -289,7 +323,7 @@ def _training(board: Board, addresses: Addresses) -> Table | None:
             own = by_arm.get((arm.method, reuse), {})
             cells = [_name_cell(arm, addresses)]
             for measure in ("early", "late", "mean"):
-                cells.append(_score_cell(own.get(measure), blocks.get((reuse, measure), ()), href))
+                cells.append(_score_cell(own.get(measure), blocks.get((reuse, measure), ()), href, arm.lost))
                 if with_paper and measure != "mean":
                     cells += paper_cells(own.get(measure, {}))
             cells += [seeds_cell(arm, href, of="training"), status_cell(arm), hours_cell(arm)]
@@ -365,3 +399,60 @@ def _inconclusive(rows: Mapping[tuple[str, int], Mapping[str, Mapping[str, Any]]
         size = f" (differences under {number(max(gaps))} points could have been missed)" if gaps else ""
         parts.append(f"at N = {reuse}, {len(tied) - 1} of the {len(block) - 1} others{size}")
     return [f"Not told apart from the highest macro average: {'; '.join(parts)}."] if parts else []
+
+
+def _words(
+    board: Board, blocks: Mapping[str, Mapping[tuple[int, str], Sequence[Mapping[str, Any]]]]
+) -> list[tuple[str, Mapping[str, Markup]]]:
+    """For each N what the data say about the macro average, in one or two sentences for each view."""
+    task = MACRO if len(board.tasks) > 1 else next(iter(board.tasks), "")
+    out: list[tuple[str, Mapping[str, Markup]]] = []
+    for reuse in board.ratios:
+        said = {view: _who_wins(by_block.get((reuse, task), ())) for view, by_block in blocks.items()}
+        if said:
+            out.append((f"N = {reuse}", said))
+    base = {
+        view: Markup("{}, before any training").format(number(in_percent(row["score"])))
+        for view, by_block in blocks.items()
+        for row in by_block.get((0, task), ())
+        if clean(row["score"]) is not None
+    }
+    return [*out, ("Base model", base)] if base else out
+
+
+def _who_wins(block: Sequence[Mapping[str, Any]]) -> Markup:
+    scored = [row for row in block if clean(row["score"]) is not None]
+    if not scored:
+        return Markup("No method has a score.")
+    leader = next((row for row in scored if row["leader"]), scored[0])
+    top = Markup("<strong><bdi>{}</bdi></strong> ({})").format(leader["title"], number(in_percent(leader["score"])))
+    if len(scored) == 1:
+        return Markup("Only {} has a score: there is nothing to compare it with.").format(top)
+    others = [row for row in scored if row is not leader]
+    tied = [row for row in others if row["tied"]]
+    beaten = [row for row in others if not row["tied"]]
+    if not tied:
+        return Markup("{} is best, and distinguishable from every other method.").format(top)
+    if beaten:
+        said = Markup("No single winner: {} is highest and better than {}, but cannot be told apart from {}.").format(
+            top, _listed(beaten), _listed(tied)
+        )
+    else:
+        said = Markup("No winner: {} is highest, and no other method can be told apart from it.").format(top)
+    gaps = [gap for row in tied if (gap := in_percent(row["detectable"])) is not None]
+    if gaps:
+        said += f" A difference under {number(max(gaps))} points could have been missed."
+    alone = [row for row in scored if row["seeds"] == 1]
+    if alone:
+        said += Markup(" {} {} one seed with a score, which separates nothing.").format(
+            _listed(alone), "has" if len(alone) == 1 else "have"
+        )
+    return said
+
+
+def _listed(rows: Sequence[Mapping[str, Any]]) -> Markup:
+    """The methods of some rows as words: "GRPO, GSPO and VESPO"."""
+    names = [Markup("<bdi>{}</bdi>").format(row["title"]) for row in rows[:NAMES]]
+    if len(rows) > NAMES:
+        names.append(Markup(f"{len(rows) - NAMES} more"))
+    return names[0] if len(names) == 1 else Markup(", ").join(names[:-1]) + Markup(" and ") + names[-1]

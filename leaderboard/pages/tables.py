@@ -22,7 +22,8 @@ VIEWS = ("published-1", "published-k", "audited-1", "audited-k")
 class Cell:
     """One entry: what it shows, what it sorts and exports by, and the record it leads to.
 
-    ``views`` holds one cell for each of `VIEWS` where graders and measures can be chosen.
+    ``spread`` is its interval; ``note`` says which runs of it ended badly. ``views`` holds one cell for each of `VIEWS`
+    where graders and measures can be chosen.
     """
 
     text: str
@@ -30,6 +31,7 @@ class Cell:
     low: float | None = None
     high: float | None = None
     spread: str = ""
+    note: str = ""
     href: str = ""
     mark: Mark = ""
     tone: Tone = ""
@@ -220,7 +222,8 @@ def to_latex(table: Table) -> bytes:
             for index in kept:
                 cell = row.cells[index]
                 cell = cell.views.get(VIEWS[0], cell)
-                text = latex(cell.text) + (f" {{\\scriptsize {latex(cell.spread)}}}" if cell.spread else "")
+                text = latex(cell.text)
+                text += "".join(f" {{\\scriptsize {latex(part)}}}" for part in (cell.spread, cell.note) if part)
                 entries.append(f"\\textbf{{{text}}}" if cell.mark == "best" else text)
             lines.append(" & ".join(entries) + r" \\")
     lines += ["\\bottomrule", "\\end{tabular}", "\\end{table}", ""]
