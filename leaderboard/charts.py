@@ -54,9 +54,9 @@ def number(value: object, digits: int = 1, *, missing: str = "–") -> str:
     if abs(known) >= 1e7 or (known != 0 and abs(known) < 10.0 ** -(digits + 2)):
         return f"{known:.2e}".replace("-", "−")
     text = f"{known:,.{digits}f}"
-    if float(text.replace(",", "")) == 0:
-        text = text.lstrip("-")
-    return text.replace("-", "−")
+    if known >= 0 and text[0] != "-":
+        return text
+    return text.replace("-", "" if float(text.replace(",", "")) == 0 else "−")
 
 
 def short(value: object) -> str:

@@ -121,7 +121,8 @@ class Run:
     @property
     def title(self) -> str:
         """Title of the method."""
-        return self.record.method.title if self.record.method else "Base model"
+        method = self.record.method
+        return tables.shown(method.title, method.name) if method else "Base model"
 
     @property
     def label(self) -> str:
@@ -201,6 +202,11 @@ class Board:
     def runs(self) -> list[Run]:
         """All runs, in order."""
         return [run for arm in self.arms for run in arm.runs]
+
+    @property
+    def lost(self) -> bool:
+        """True when every run collapsed or failed."""
+        return all(run.record.status != "done" for run in self.runs)
 
     @property
     def tasks(self) -> list[str]:
@@ -431,5 +437,5 @@ def boards(runs: Iterable[Run], store: Path) -> list[Board]:
         while key in taken:
             key += "-x"
         taken.add(key)
-        made.append(Board(protocol, version, model, division, arms, key, store))
+        made.append(Board(tables.shown(protocol), version, tables.shown(model), division, arms, key, store))
     return sorted(made, key=lambda b: (b.small, b.division, _natural(b.protocol), b.model, -b.version))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pandas as pd
@@ -76,6 +77,7 @@ def in_percent(value: object) -> float | None:
     return None if known is None else 100 * known
 
 
+@lru_cache(maxsize=4096)  # solve rates of a few samples are the same few numbers, a hundred thousand times
 def percent_cell(value: float | None, digits: int = 1) -> Cell:
     """A share in [0, 1], in percent."""
     known = clean(value)

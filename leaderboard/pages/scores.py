@@ -440,7 +440,9 @@ def _who_wins(block: Sequence[Mapping[str, Any]]) -> Markup:
     else:
         said = Markup("No winner: {} is highest, and no other method can be told apart from it.").format(top)
     gaps = [gap for row in tied if (gap := in_percent(row["detectable"])) is not None]
-    if gaps:
+    if gaps and max(gaps) >= 100:
+        said += " The data are too few to find a difference of any size."
+    elif gaps:
         said += f" A difference under {number(max(gaps))} points could have been missed."
     alone = [row for row in scored if row["seeds"] == 1]
     if alone:

@@ -163,7 +163,7 @@ class Views:
                 "claims": self.claim_rows,
                 "tones": VERDICT_TONES,
                 "key_facts": self._key_facts(),
-                "gaps": self._gaps(bool(scale)),
+                "gaps": self._gaps([view.board for view in scale]),
             },
             [table for table, _ in paper]
             + [v.short for v in (*scale, *small) if v.short and sizes.get(v.board.key) in ("full", "short")],
@@ -202,10 +202,16 @@ class Views:
             ),
         ]
 
-    def _gaps(self, scale: bool) -> list[str]:
+    def _gaps(self, scale: Sequence[Board]) -> list[str]:
         """What this store does not cover, from the store itself."""
         out = []
-        if not scale:
+        if scale:
+            models = list(dict.fromkeys(board.model for board in scale))
+            out.append(
+                f"Measured at the scale of the paper: {_some(models)}, and nothing else. Problems have answers that a "
+                "program can check."
+            )
+        else:
             out.append(
                 "There is no result at the scale of the paper here. What was measured comes from small protocols: they "
                 "show that the instrument works, and say nothing about large models."
@@ -587,8 +593,8 @@ class Views:
                 views = {
                     f"{grader}-1": percent_cell(rates[grader].get(method, {}).get(problem), 0) for grader in GRADERS
                 }
-                same = views["published-1"] == views["audited-1"]
-                cells.append(views["published-1"] if same else Cell("", views=views))
+                one, other = views.values()
+                cells.append(one if one is other or one == other else Cell("", views=views))
             own = [
                 value
                 for method in board.methods
