@@ -213,7 +213,6 @@ def _heldout(
         group_label="N",
         notes=[
             MARKS,
-            *_inconclusive(frames[VIEWS[0]], board),
             *(
                 ["The interval of a row with one seed leaves out how the score varies with it, and separates nothing."]
                 if any(len(arm.evaluated) == 1 and arm.reuse is not None for arm in board.arms)
@@ -383,22 +382,6 @@ def _check(
         group_label="N",
         notes=["The paper prints no interval for these numbers, and one run for each; see “How it is computed”."],
     )
-
-
-def _inconclusive(rows: Mapping[tuple[str, int], Mapping[str, Mapping[str, Any]]], board: Board) -> list[str]:
-    """What the data could not tell about the macro average, in one sentence."""
-    parts = []
-    for reuse in board.ratios:
-        own = [arm for (_, n), arm in rows.items() if n == reuse]
-        task = MACRO if any(MACRO in arm for arm in own) else next((t for arm in own for t in arm), "")
-        block = [arm[task] for arm in own if task in arm and clean(arm[task]["score"]) is not None]
-        tied = [row for row in block if row["tied"]]
-        if len(block) < 2 or len(tied) < 2:
-            continue
-        gaps = [g for row in tied if not row["leader"] and (g := in_percent(row["detectable"])) is not None]
-        size = f" (differences under {number(max(gaps))} points could have been missed)" if gaps else ""
-        parts.append(f"at N = {reuse}, {len(tied) - 1} of the {len(block) - 1} others{size}")
-    return [f"Not told apart from the highest macro average: {'; '.join(parts)}."] if parts else []
 
 
 def _words(
