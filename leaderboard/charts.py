@@ -54,9 +54,9 @@ def number(value: object, digits: int = 1, *, missing: str = "–") -> str:
     if abs(known) >= 1e7 or (known != 0 and abs(known) < 10.0 ** -(digits + 2)):
         return f"{known:.2e}".replace("-", "−")
     text = f"{known:,.{digits}f}"
-    if float(text.replace(",", "")) == 0:
-        text = text.lstrip("-")
-    return text.replace("-", "−")
+    if known >= 0 and text[0] != "-":
+        return text
+    return text.replace("-", "" if float(text.replace(",", "")) == 0 else "−")
 
 
 def short(value: object) -> str:
@@ -100,7 +100,7 @@ class Axis:
 class Line:
     """A curve, broken where ``y`` is None, with an optional band between ``low`` and ``high``.
 
-    ``group`` picks colour, marker and dash; points are drawn on every value if ``points``.
+    ``group`` picks colour, marker and dash; points are drawn on every value if ``points``, each with its ``names``.
     """
 
     label: str
@@ -111,6 +111,7 @@ class Line:
     high: Sequence[Value] | None = None
     points: bool = False
     joined: bool = True
+    names: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,10 @@ class Bars:
 
 @dataclass(frozen=True)
 class Chart:
-    """One panel: what it shows (``title``, ``description``), its axes and layers."""
+    """One panel: what it shows (``title``, ``description``), its axes and layers.
+
+    ``cut``: curves leave the panel at its upper edge; without it, what is beyond an axis is drawn at its end.
+    """
 
     title: str
     description: str
@@ -136,6 +140,7 @@ class Chart:
     width: int = 360
     height: int = 250
     digits: int = 2
+    cut: bool = False
     scale: float = field(default=1.0, metadata={"doc": "factor between the values and what the table prints"})
 
     @property
@@ -188,7 +193,12 @@ def _limits(axis: Axis, values: Sequence[float], *, pad: float) -> tuple[float, 
     if not high - low > max(1e-12 * max(abs(low), abs(high)), 1e-290):
         # All values alike: some room around them, whatever their size.
         room = 0.5 * max(abs(low), 1e-6)
-        low, high = (low / 2, low * 2) if axis.log else (low - room, low + room)
+        if axis.log:
+            low, high = low / 2, low * 2
+        elif axis.low is not None:
+            high = low + max(abs(low), 0.01)
+        else:
+            low, high = low - room, low + room
     if axis.log:
         margin = (high / low) ** pad
         return low / margin, high * margin
@@ -277,12 +287,23 @@ class _Frame:
         self.x_ticks = self._ticks(chart.x, self.x_low, self.x_high)
         self.y_ticks = self._ticks(chart.y, self.y_low, self.y_high)
         widest = max((len(text) for _, text in self.y_ticks), default=1)
-        self.left = 26 + 6.2 * widest
+        self.left = 30 + 6.8 * widest
         self.right = chart.width - 8
         self.top = 10
         self.bottom = chart.height - 40
+        self.taken: list[tuple[float, float, float, float]] = []
         self.px = _scale(chart.x, self.x_low, self.x_high, self.left, self.right)
         self.py = _scale(chart.y, self.y_low, self.y_high, self.bottom, self.top)
+
+    def named(self, x: float, y: float, text: str) -> str:
+        """``text`` beside a point, where none stands yet; nothing where all places are taken."""
+        width = 6.4 * len(text)
+        for left, base in ((x + 6, y - 4), (x - 6 - width, y - 4), (x + 6, y + 11), (x - 6 - width, y + 11)):
+            box = (left, base - 9, left + width, base)
+            if all(box[2] < a or c < box[0] or box[3] < b or d < box[1] for a, b, c, d in self.taken):
+                self.taken.append(box)
+                return f'<text class="name" x="{_px(left)}" y="{_px(base)}">{escape(text)}</text>'
+        return ""
 
     def _all_points(self) -> bool:
         return any(isinstance(layer, Line) and layer.points for layer in self.chart.layers)
@@ -339,9 +360,42 @@ def _runs(line: Line, *columns: Sequence[Value]) -> list[list[int]]:
     return [stretch for stretch in stretches if stretch]
 
 
+def _below(line: Line, top: float) -> Line:
+    """The line without what lies above ``top``, and with the points where it crosses it."""
+    xs: list[float] = []
+    ys: list[Value] = []
+    before: tuple[float, float] | None = None
+    for x, value in zip(line.x, line.y, strict=True):
+        y = clean(value)
+        if before and y is not None and (before[1] > top) != (y > top):
+            xs.append(before[0] + (top - before[1]) / (y - before[1]) * (x - before[0]))
+            ys.append(top)
+        if y is None or y > top:
+            xs.append(x)
+            ys.append(None)
+        else:
+            xs.append(x)
+            ys.append(y)
+        before = None if y is None else (float(x), y)
+    return replace(line, x=xs, y=ys, low=None, high=None)
+
+
 def _path(points: Sequence[tuple[float, float]], close: bool = False) -> str:
     tail = f"L{_pxs(points[1:]).rstrip()}" if len(points) > 1 else "h.1"
     return f"M{_pxs(points[:1]).rstrip()}{tail}{'z' if close else ''}"
+
+
+def _band(frame: _Frame, line: Line) -> list[str]:
+    """The band of a curve; all bands are drawn before all curves, so that none hides a curve."""
+    if line.low is None or line.high is None or line.points:
+        return []
+    path = ""
+    for stretch in _runs(line, line.low, line.high):
+        if len(stretch) > 1:
+            there = [(frame.px(float(line.x[i])), frame.py(float(line.high[i] or 0))) for i in stretch]
+            back = [(frame.px(float(line.x[i])), frame.py(float(line.low[i] or 0))) for i in stretch[::-1]]
+            path += _path(there + back, close=True)
+    return [f'<path class="band s{line.group % STYLES}" d="{path}"/>'] if path else []
 
 
 def _line(frame: _Frame, line: Line, alone: bool) -> list[str]:
@@ -349,19 +403,11 @@ def _line(frame: _Frame, line: Line, alone: bool) -> list[str]:
     bare = alone and not line.points
     out = [f'<g class="s{group}" data-label="{escape(line.label)}">']
     bars = ""
-    if line.low is not None and line.high is not None:
-        if line.points:
-            for index in (i for stretch in _runs(line, line.low, line.high) for i in stretch):
-                x = frame.px(float(line.x[index]))
-                low, high = frame.py(float(line.low[index] or 0)), frame.py(float(line.high[index] or 0))
-                bars += f"M{_px(x)} {_px(low)}V{_px(high)}m-3 0h6M{_px(x - 3)} {_px(low)}h6"
-        else:
-            for stretch in _runs(line, line.low, line.high):
-                if len(stretch) < 2:
-                    continue
-                there = [(frame.px(float(line.x[i])), frame.py(float(line.high[i] or 0))) for i in stretch]
-                back = [(frame.px(float(line.x[i])), frame.py(float(line.low[i] or 0))) for i in stretch[::-1]]
-                out.append(f'<path class="band" d="{_path(there + back, close=True)}"/>')
+    if line.low is not None and line.high is not None and line.points:
+        for index in (i for stretch in _runs(line, line.low, line.high) for i in stretch):
+            x = frame.px(float(line.x[index]))
+            low, high = frame.py(float(line.low[index] or 0)), frame.py(float(line.high[index] or 0))
+            bars += f"M{_px(x)} {_px(low)}V{_px(high)}m-3 0h6M{_px(x - 3)} {_px(low)}h6"
     points: list[tuple[float, float]] = []
     path = ""
     for stretch in _runs(line, line.y):
@@ -376,8 +422,10 @@ def _line(frame: _Frame, line: Line, alone: bool) -> list[str]:
         every = 1 if line.points else max(1, len(points) // MARKS_PER_LINE)
         # Shifted by group, so that markers of curves that run together do not hide one another.
         start = 0 if line.points else (group * every // STYLES + every // 2) % max(1, len(points))
-        marks = "".join(mark(line.group, x, y) for x, y in points[start::every])
+        size = 4.0 if line.points else 3.2
+        marks = "".join(mark(line.group, x, y, size) for x, y in points[start::every])
         out.append(f'<path class="mark" d="{marks}"/>')
+    out += [place for point, name in zip(points, line.names, strict=False) if (place := frame.named(*point, name))]
     out.append("</g>")
     return out
 
@@ -426,7 +474,9 @@ def svg(chart: Chart, identity: str) -> Markup:
     out += _axes(frame)
     out += _bars(frame, bars)
     for line in lines:
-        out += _line(frame, line, alone=len(chart.layers) == 1)
+        out += _band(frame, line)
+    for line in lines:
+        out += _line(frame, _below(line, frame.y_high) if chart.cut else line, alone=len(chart.layers) == 1)
     out.append("</svg>")
     return Markup("".join(out))
 

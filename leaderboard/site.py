@@ -41,6 +41,7 @@ STATIC = HERE / "static"
 DEFAULTS = HERE / "site.yaml"
 MARKER = "site.json"
 FEED_ENTRIES = 50
+NEVER = "1970-01-01T00:00:00Z"
 COLOURS = ("accent", "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7")
 
 Colour = Annotated[str, Field(pattern=r"^#[0-9A-Fa-f]{6}$")]
@@ -135,6 +136,24 @@ def _weblink(url: str) -> str:
     return url if re.match(r"^https?://", url) else "#"
 
 
+def duration(seconds: float) -> str:
+    """A time in the two units that say it: "4 min 10 s"."""
+    if not seconds < 1e9:
+        return f"{number(seconds / 3600)} h"
+    whole = round(seconds)
+    hours, minutes = divmod(whole // 60, 60)
+    if hours:
+        return f"{hours:,} h {minutes} min"
+    return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
+
+
+def typeset(text: str) -> str:
+    """Plain text with the signs that it stands for: "+-" is ±, "-0.5" has a minus, "inf" is ∞."""
+    for plain, sign in (("+-", "±"), (">=", "≥"), ("<=", "≤"), (" - ", " – "), ("inf)", "∞)")):
+        text = text.replace(plain, sign)
+    return re.sub(r"(?<![\w-])-(?=\d)", "−", text)
+
+
 @cache
 def environment() -> jinja2.Environment:
     """The templates. Everything that is printed is escaped; a name that is not given is an error."""
@@ -149,10 +168,9 @@ def environment() -> jinja2.Environment:
     made.filters["formula"] = mathml
     made.filters["weblink"] = _weblink
     made.filters["shared_legend"] = shared_legend
-    made.filters["typeset"] = lambda text: (
-        text.replace("+-", "±").replace(">=", "≥").replace("<=", "≤").replace(" - ", " – ")
-    )
+    made.filters["typeset"] = typeset
     made.filters["decimal"] = number
+    made.filters["duration"] = duration
     made.filters["percent"] = lambda value: number(None if value is None else 100 * value)
     return made
 
@@ -274,6 +292,7 @@ def write(
     folder.mkdir(parents=True)
     writer = _Writer(folder)
     latest = max((_instant(run.record.provenance.ended) for run in runs), default="")[:10]
+    latest = "" if latest == NEVER[:10] else latest
     common = {
         "site": config,
         "navigation": NAVIGATION,
@@ -469,7 +488,7 @@ def feed(runs: Sequence[Run], config: SiteConfig) -> str:
     newest = sorted(runs, key=lambda run: (_instant(run.record.provenance.ended), run.record.id), reverse=True)[
         :FEED_ENTRIES
     ]
-    updated = _instant(newest[0].record.provenance.ended) if newest else "1970-01-01T00:00:00Z"
+    updated = _instant(newest[0].record.provenance.ended) if newest else NEVER
     identity = base or "urn:reuse-bench:results"
     lines = [
         '<?xml version="1.0" encoding="utf-8"?>',
@@ -501,7 +520,7 @@ def _instant(text: str) -> str:
         found = datetime.fromisoformat(text)
         found = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     except (ValueError, OverflowError):
-        found = datetime(1970, 1, 1)
+        return NEVER
     return found.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -6,7 +6,9 @@ so that the same records give the same tables in any order of files.
 
 from __future__ import annotations
 
+import hashlib
 import math
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
@@ -30,6 +32,7 @@ CELL = ["protocol", "division", "model", "reuse", "method"]
 BLOCK = ["protocol", "division", "model", "reuse"]
 BASE = "base"
 SIGNIFICANCE = 0.05
+LONGEST_NAME = 72
 
 
 @dataclass(frozen=True)
@@ -134,8 +137,19 @@ def runs(results: Results) -> pd.DataFrame:
 def title(record: Record) -> str:
     """What a row of the record is called."""
     if record.method:
-        return record.method.title
+        return shown(record.method.title, record.method.name)
     return "Base model" if record.kind == "base" else "Trained elsewhere"
+
+
+@cache
+def shown(name: str, instead: str = "") -> str:
+    """A name that a record gives, as it is printed: without control characters, which could turn the text around it,
+    and not longer than a line. A cut name keeps a digest, so that no two look alike; an empty one gives ``instead``.
+    """
+    plain = " ".join("".join(" " if unicodedata.category(c) in ("Cc", "Cf", "Zl", "Zp") else c for c in name).split())
+    if len(plain) > LONGEST_NAME:
+        return f"{plain[: LONGEST_NAME - 10]}… ({hashlib.sha256(name.encode(errors='replace')).hexdigest()[:6]})"
+    return plain or (shown(instead) if instead else "(no name)")
 
 
 def scores(results: Results, *, grader: Grader = "published", k: int = 1) -> pd.DataFrame:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from harness import records
 from harness.records import iter_records, record_folder, write_record
+from tests.synthetic import synthetic_store
 
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 RIGHT_TO_LEFT = "\u202eevil\u202c \u05d0\u05d1\u05d2"
@@ -99,3 +102,56 @@ def _link_out(folder: Path) -> None:
     for path in sorted(folder.glob("samples/*.parquet"))[:1]:
         path.unlink()
         path.symlink_to("/etc/passwd")
+
+
+LONG = "Loss" + "x" * 300
+ODD_TASKS = {"tiny_sum3": (12, 4), "tiny_sum4": (12, 4)}
+ODD = ("none", "one", "all collapsed", "all failed", "some lost", "two protocols", "open only", "odd names", "hostile")
+
+
+def odd(kind: str, target: Path) -> Path:
+    """A store that pages must survive: nothing in it, nothing that ended well, names that nobody expects, and so on."""
+    store = target / "store"
+    store.mkdir(parents=True)
+    options: dict[str, Any] = {"updates": 32, "seeds": (0, 1), "reuses": (8, 32), "tasks": ODD_TASKS}
+    if kind == "one":
+        synthetic_store(store, **options | {"methods": ("respo",), "reuses": (8,), "seeds": (0,)})
+    elif kind in ("all collapsed", "all failed"):
+        cells = [(method, reuse, seed) for method in ("grpo", "respo") for reuse in (8, 32) for seed in (0, 1)]
+        synthetic_store(store, **options, methods=("grpo", "respo"), statuses=dict.fromkeys(cells, kind.split()[1]))
+    elif kind == "some lost":
+        lost = {("grpo", 8, 0): "collapsed", ("grpo", 8, 1): "failed", ("respo", 32, 0): "failed"}
+        synthetic_store(store, **options, statuses=lost)
+    elif kind == "two protocols":
+        synthetic_store(store, **options)
+        synthetic_store(store, **options | {"tasks": {"aime25": (6, 4)}}, protocol="qwen3-1.7b", models=("Qwen3-1.7B",))
+    elif kind == "open only":
+        plain = synthetic_store(target / "plain", **options)
+        _rewrite(plain, store, lambda r: {"division": "open", "deviations": ["training.rate: 1e-6, not 1e-5"]})
+    elif kind == "odd names":
+        plain = synthetic_store(target / "plain", **options | {"seeds": (0,)})
+        titles = {"grpo": "", "gspo": LONG, "vespo": RIGHT_TO_LEFT, "respo": "The loss of many words " * 9}
+        _rewrite(
+            plain,
+            store,
+            lambda r: {
+                "method": r.method and r.method.model_copy(update={"title": titles[r.method.name], "version": ""}),
+                "model": r.model.model_copy(update={"name": "M" + "odel" * 40}),
+                "attempts": [],
+                "checkpoint": None,
+                "data": [],
+                "provenance": r.provenance.model_copy(
+                    update={"commit": None, "packages": {}, "hardware": {}, "command": [], "started": "", "ended": ""}
+                ),
+            },
+        )
+    elif kind == "hostile":
+        hostile(synthetic_store(target / "plain", **options | {"seeds": (0,)}), store)
+    return store
+
+
+def _rewrite(store: Path, target: Path, change: Callable[[records.Record], dict[str, Any]]) -> None:
+    for path, record in iter_records(store):
+        changed = record.model_copy(update=change(record))
+        shutil.copytree(record_folder(path), target / changed.relative_path().with_suffix(""))
+        write_record(changed, target)

@@ -152,11 +152,15 @@ class Arm:
     @property
     def status(self) -> str:
         """One of done, collapsed, failed; or how many of the runs ended badly."""
-        bad = {name: sum(run.record.status == name for run in self.runs) for name in ("collapsed", "failed")}
-        found = [f"{count} {name}" for name, count in bad.items() if count]
-        if len(self.runs) == 1 or not found:
+        if len(self.runs) == 1 or not self.lost:
             return self.runs[0].record.status if self.runs else ""
-        return f"{', '.join(found)} of {len(self.runs)}"
+        return f"{self.lost} of {len(self.runs)}"
+
+    @property
+    def lost(self) -> str:
+        """How many runs ended badly: what stands beside every mean of these runs. Empty where none did."""
+        bad = {name: sum(run.record.status == name for run in self.runs) for name in ("collapsed", "failed")}
+        return ", ".join(f"{count} {name}" for name, count in bad.items() if count)
 
 
 @dataclass(frozen=True)
@@ -197,6 +201,11 @@ class Board:
     def runs(self) -> list[Run]:
         """All runs, in order."""
         return [run for arm in self.arms for run in arm.runs]
+
+    @property
+    def lost(self) -> bool:
+        """True when every run collapsed or failed."""
+        return all(run.record.status != "done" for run in self.runs)
 
     @property
     def tasks(self) -> list[str]:
@@ -427,5 +436,5 @@ def boards(runs: Iterable[Run], store: Path) -> list[Board]:
         while key in taken:
             key += "-x"
         taken.add(key)
-        made.append(Board(protocol, version, model, division, arms, key, store))
+        made.append(Board(tables.shown(protocol), version, tables.shown(model), division, arms, key, store))
     return sorted(made, key=lambda b: (b.small, b.division, _natural(b.protocol), b.model, -b.version))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pandas as pd
@@ -50,13 +51,6 @@ def status_cell(arm: Arm) -> Cell:
     return Cell(arm.status, tone=STATUS_TONES[worst], tip="; ".join(sorted(reasons)))
 
 
-def runs_behind(row: Mapping[str, Any]) -> str:
-    """Of how many runs a mean is, where some have none to give."""
-    if clean(row["score"]) is None or row["ranked"]:
-        return ""
-    return f"{row['seeds']} of {row['runs']} runs" if row["seeds"] < row["runs"] else "not all ran to the end"
-
-
 def as_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of a table of `leaderboard.tables` as mappings."""
     return [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
@@ -83,6 +77,7 @@ def in_percent(value: object) -> float | None:
     return None if known is None else 100 * known
 
 
+@lru_cache(maxsize=4096)  # solve rates of a few samples are the same few numbers, a hundred thousand times
 def percent_cell(value: float | None, digits: int = 1) -> Cell:
     """A share in [0, 1], in percent."""
     known = clean(value)

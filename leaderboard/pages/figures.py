@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from leaderboard import statistics
+from leaderboard import published, statistics
 from leaderboard.charts import Axis, Bars, Chart, Line, Value, clean, percent, short, total
 from leaderboard.pages.boards import METHOD_ORDER, QUANTILES, SIGNS, Arm, Board, Run, method_sort
 
 #: What a page asks for an arm's score: (arm, view, task) -> (value, low, high), in [0, 1].
 Scores = Callable[[Arm, str, str], tuple[float, float, float] | None]
 
+MACRO = published.MACRO
+KERNEL_TOP = 5.5
+"""Where the panel of a kernel ends: an unclipped ratio is e⁴ at its right edge, and would flatten all others."""
 BIN_TICKS = (-5.0, -2.0, -1.0, 0.0, 1.0, 2.0, 5.0)
 SIGN_WORDS = {"positive": "positive advantage", "negative": "negative advantage"}
 
@@ -136,16 +139,47 @@ def score_by_reuse(
     return Chart(
         title,
         f"{title} on {board.model} against the reuse ratio N, with 95 % intervals.",
-        Axis(
-            "N, policy updates per rollout batch",
-            low=-0.4,
-            high=max(0.4, len(ratios) - 0.6),
-            ticks=[(i, str(reuse)) for i, reuse in enumerate(ratios)],
-        ),
+        _ratio_axis(ratios),
         Axis(label, show=percent),
         layers,
         scale=100,
         digits=1,
+    )
+
+
+def lead_by_reuse(rows: Sequence[Mapping[str, Any]], ratios: Sequence[int], group: int, title: str) -> Chart:
+    """A difference of two methods against N. ``rows``: of `leaderboard.tables.comparisons`, one benchmark."""
+    found = sorted((ratios.index(row["reuse"]), row) for row in rows)
+    return Chart(
+        f"{title}, macro average" if any(row["task"] == MACRO for row in rows) else title,
+        "Difference of the held-out scores in points against the reuse ratio N, paired by problem, with 95 % "
+        "intervals; the dashed line is no difference.",
+        _ratio_axis(ratios),
+        Axis("difference, points", show=percent),
+        [
+            Line(
+                title,
+                group,
+                [float(index) for index, _ in found],
+                [row["difference"] for _, row in found],
+                [row["low"] for _, row in found],
+                [row["high"] for _, row in found],
+                points=True,
+                joined=False,
+            )
+        ],
+        rules=(("y", 0.0),),
+        scale=100,
+        digits=1,
+    )
+
+
+def _ratio_axis(ratios: Sequence[int]) -> Axis:
+    return Axis(
+        "N, policy updates per rollout batch",
+        low=-0.4,
+        high=max(0.4, len(ratios) - 0.6),
+        ticks=[(i, str(reuse)) for i, reuse in enumerate(ratios)],
     )
 
 
@@ -159,15 +193,19 @@ def kernel(
         if sign in by_sign
     ]
     relation = "≥" if sign == "positive" else "<"
+    values = [value for line in layers for item in line.y if (value := clean(item)) is not None]
+    leaving = [line.label for line in layers if any((clean(item) or 0.0) > KERNEL_TOP for item in line.y)]
+    beyond = f" Beyond the panel: {', '.join(leaving)}; the table has all values." if leaving else ""
     return Chart(
         f"Kernel φ(W), A {relation} 0",
         f"The coefficient phi that multiplies A times the gradient of log pi, against the log importance weight "
-        f"log W of the response, for {SIGN_WORDS[sign]}s.",
+        f"log W of the response, for {SIGN_WORDS[sign]}s.{beyond}",
         Axis("log W (nats)", low=-4.0, high=4.0, ticks=[(v, short(v)) for v in range(-4, 5)], numeric=True),
-        Axis("φ(W)", low=0.0),
+        Axis("φ(W)", low=0.0, high=min(KERNEL_TOP, max(1.5, 1.06 * max(values, default=1.0)))),
         layers,
         rules=(("x", 0.0),),
         digits=3,
+        cut=True,
     )
 
 
@@ -273,12 +311,7 @@ def share_by_reuse(board: Board, styles: Styles, share: Callable[[Run], float | 
     return Chart(
         title,
         text,
-        Axis(
-            "N, policy updates per rollout batch",
-            low=-0.4,
-            high=max(0.4, len(ratios) - 0.6),
-            ticks=[(i, str(reuse)) for i, reuse in enumerate(ratios)],
-        ),
+        _ratio_axis(ratios),
         Axis("share of samples, %", low=0.0, show=percent),
         layers,
         scale=100,
@@ -318,25 +351,27 @@ def cost_against_score(board: Board, styles: Styles, scores: Scores, view: str) 
             found = scores(arm, view, "macro") if arm.method == method and arm.evaluated else None
             if found:
                 name = arm.title
-                points.append((total(hours(run) for run in arm.evaluated) / len(arm.evaluated), found))
+                cost = total(hours(run) for run in arm.evaluated) / len(arm.evaluated)
+                points.append((cost, found, str(arm.reuse)))
         if points:
             points.sort()
             layers.append(
                 Line(
                     name,
                     styles(method),
-                    [x for x, _ in points],
-                    [y for _, (y, _, _) in points],
-                    [low for _, (_, low, _) in points],
-                    [high for _, (_, _, high) in points],
+                    [x for x, _, _ in points],
+                    [y for _, (y, _, _), _ in points],
+                    [low for _, (_, low, _), _ in points],
+                    [high for _, (_, _, high), _ in points],
                     points=True,
                     joined=False,
+                    names=[name for _, _, name in points],
                 )
             )
     unit = "GPU-hours per run" if with_gpu else "hours of wall time per run (no GPU)"
     return Chart(
-        "Cost against score",
-        f"Macro average against {unit} on {board.model}; one point for each method and reuse ratio.",
+        "Cost against score, points named by N",
+        f"Macro average against {unit} on {board.model}; one point for each method and reuse ratio N.",
         Axis(unit),
         Axis("macro average, %", show=percent),
         layers,

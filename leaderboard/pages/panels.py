@@ -101,19 +101,27 @@ class Panels:
             for reuse, chart in figures.training_curves(board, self.styles, points)
         ]
 
+    def macro_figure(self, board: Board) -> Figure:
+        """Macro average against N."""
+        chart = figures.score_by_reuse(
+            board, self.styles, self.view(board).scores, VIEWS[0], "macro", "Held-out macro average against N"
+        )
+        return Figure(chart, f"macro-{board.key}")
+
     def summary_figures(self, board: Board) -> list[Figure]:
         """Macro average and late score against N, and cost against score."""
+        macro = self.macro_figure(board)
+        return [*([] if macro.chart.empty else [macro]), *self.cost_figures(board)]
+
+    def cost_figures(self, board: Board) -> list[Figure]:
+        """Late score against N, and cost against score."""
         view = self.view(board)
         late = {
             (row["method"], row["reuse"]): row
             for row in as_rows(tables.training(board.results))
             if row["measure"] == "late"
         }
-        macro = figures.score_by_reuse(
-            board, self.styles, view.scores, VIEWS[0], "macro", "Held-out macro average against N"
-        )
         made = [
-            Figure(macro, f"macro-{board.key}"),
             Figure(figures.late_by_reuse(board, self.styles, late), f"late-{board.key}"),
             Figure(figures.cost_against_score(board, self.styles, view.scores, VIEWS[0]), f"cost-{board.key}"),
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +27,8 @@ def parallel_map(
         yield from map(function, items)
         return
     _work = (function, items)
+    # What is here by now stays: the collector of the children need not look at it, nor copy its pages by doing so.
+    gc.freeze()
     try:
         with ProcessPoolExecutor(
             workers, mp_context=multiprocessing.get_context("fork"), initializer=_one_thread
@@ -33,6 +36,7 @@ def parallel_map(
             yield from pool.map(_call, range(len(items)), chunksize=max(1, min(16, len(items) // (4 * workers))))
     finally:
         _work = None
+        gc.unfreeze()
 
 
 def _one_thread() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+from markupsafe import Markup
 
+from harness.records import GRADERS
 from leaderboard import published, tables
 from leaderboard.charts import clean, number
 from leaderboard.pages.addresses import Addresses
@@ -20,13 +22,18 @@ from leaderboard.pages.cells import (
     in_percent,
     interval,
     paper_cells,
-    runs_behind,
     seeds_cell,
     status_cell,
 )
 from leaderboard.pages.tables import VIEWS, Cell, Column, Group, Row, Table
 
 MACRO = published.MACRO
+MARKS = (
+    "★ best, and distinguishable from every other method at its N (paired by problem, Holm-adjusted). ≈ cannot be told "
+    "apart from the highest. No mark: the data separate nothing, or another is better."
+)
+NAMES = 6
+"""A sentence names so many methods, and counts the others."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,7 @@ class BoardView:
     training: Table | None
     check: Table | None
     short: Table | None
+    words: Sequence[tuple[str, Mapping[str, Markup]]]
     scores: BoardScores
     comparisons: Mapping[tuple[str, str], list[dict[str, Any]]]
     k: int
@@ -85,7 +93,10 @@ def make_view(board: Board, addresses: Addresses) -> BoardView:
         for row in as_rows(frame):
             by_arm.setdefault((row["method"], row["reuse"]), {})[row["task"]] = row
             by_block.setdefault((row["reuse"], row["task"]), []).append(row)
-
+    if samples and k == 1:
+        # The page's switch offers pass@k, which is then the same number.
+        for grader in GRADERS:
+            frames[f"{grader}-k"], blocks[f"{grader}-k"] = frames[f"{grader}-1"], blocks[f"{grader}-1"]
     heldout = _heldout(board, frames, blocks, k, addresses) if samples else None
     short = _short(board, frames, blocks, addresses) if samples else None
     return BoardView(
@@ -94,6 +105,7 @@ def make_view(board: Board, addresses: Addresses) -> BoardView:
         _training(board, addresses),
         _check(board, frames.get(VIEWS[0], {}), addresses),
         short,
+        _words(board, blocks),
         BoardScores(frames),
         _comparisons(pairs),
         k,
@@ -118,18 +130,18 @@ def _comparisons(pairs: pd.DataFrame) -> dict[tuple[str, str], list[dict[str, An
 
 
 def _score_cell(
-    row: Mapping[str, Any] | None, block: Sequence[Mapping[str, Any]], href: str, *, behind: bool = True
+    row: Mapping[str, Any] | None, block: Sequence[Mapping[str, Any]], href: str = "", note: str = ""
 ) -> Cell:
-    """``behind``: say of how many runs the score is, where the name of the row does not."""
     if row is None or clean(row["score"]) is None:
-        return Cell("–")
+        return Cell("–", note=note, href=href)
     value = float(row["score"])
     return Cell(
         number(100 * value),
         100 * value,
         in_percent(row["low"]),
         in_percent(row["high"]),
-        " · ".join(part for part in (interval(row["low"], row["high"]), behind and runs_behind(row)) if part),
+        interval(row["low"], row["high"]),
+        note,
         href,
         tables.mark(row, block),
         tip=str(row["leaves_out"]),
@@ -172,22 +184,18 @@ def _heldout(
                 continue
             href = addresses.evidence(arm, board)
             own = frames[VIEWS[0]].get((arm.method, arm.reuse or 0), {})
-            named = replace(_name_cell(arm, addresses), spread=runs_behind(own[columns[-1]]))
-            cells = [named]
+            cells = [_name_cell(arm, addresses)]
             for task in columns:
                 views = {
                     view: _score_cell(
                         frames[view].get((arm.method, arm.reuse or 0), {}).get(task),
                         blocks[view].get((arm.reuse or 0, task), ()),
                         href,
-                        behind=False,
+                        arm.lost,
                     )
                     for view in frames
                 }
-                if any(cell.value is not None for cell in views.values()):
-                    cells.append(Cell("", views=views))
-                else:
-                    cells.append(Cell("–"))
+                cells.append(_in_views(views))
             if with_paper:
                 cells += paper_cells(own.get(columns[-1], {}))
             cells += [seeds_cell(arm, href), status_cell(arm), hours_cell(arm)]
@@ -204,9 +212,7 @@ def _heldout(
         groups,
         group_label="N",
         notes=[
-            "★ best, and distinguishable from every other method at its N (paired by problem, Holm-adjusted). "
-            "≈ cannot be told apart from the highest. No mark: the data separate nothing, or another is better.",
-            *_inconclusive(frames[VIEWS[0]], board),
+            MARKS,
             *_unranked(row for arm in frames[VIEWS[0]].values() for row in arm.values()),
             *(
                 ["The interval of a row with one seed leaves out how the score varies with it, and separates nothing."]
@@ -224,23 +230,34 @@ def _short(
     blocks: Mapping[str, Mapping[tuple[int, str], Sequence[Mapping[str, Any]]]],
     addresses: Addresses,
 ) -> Table:
-    """Methods by N: the macro average only, for a front page with many boards or methods."""
+    """Methods by N: the macro average only, and what it took. The first thing that a reader sees of a board."""
     task = MACRO if len(board.tasks) > 1 else board.tasks[0]
     rows = []
     for method in board.methods:
         arms = [board.arm(method, reuse) for reuse in board.ratios]
-        cells = [_name_cell(next(arm for arm in arms if arm), addresses)]
+        there = [arm for arm in arms if arm]
+        cells = [_name_cell(there[0], addresses)]
         for reuse, arm in zip(board.ratios, arms, strict=True):
-            views = {
-                view: _score_cell(
-                    frames[view].get((method, reuse), {}).get(task),
-                    blocks[view].get((reuse, task), ()),
-                    addresses.evidence(arm, board) if arm else "",
+            if arm is None:
+                cells.append(Cell("not run", tone="quiet"))
+                continue
+            href = addresses.evidence(arm, board)
+            cells.append(
+                _in_views(
+                    {
+                        view: _score_cell(
+                            frames[view].get((method, reuse), {}).get(task),
+                            blocks[view].get((reuse, task), ()),
+                            href,
+                            arm.status if arm.lost else "",
+                        )
+                        for view in frames
+                    }
                 )
-                for view in frames
-            }
-            cells.append(Cell("", views=views) if any(c.value is not None for c in views.values()) else Cell("–"))
-        rows.append(Row(cells, method))
+            )
+        whole = Arm(method, there[0].title, None, tuple(run for arm in there for run in arm.runs))
+        cells += [Cell(f"{len(whole.runs):,}", len(whole.runs)), hours_cell(whole)]
+        rows.append(Row(cells, f"{whole.title} {method}"))
     label = "macro average" if task == MACRO else task_title(task)
     return Table(
         f"short-{board.key}",
@@ -249,10 +266,20 @@ def _short(
         [
             Column("method", "Method", number=False),
             *(Column(f"n{reuse}", f"N = {reuse}") for reuse in board.ratios),
+            Column("runs", "Runs", tip="all seeds at all N"),
+            Column("hours", hours_label(board), tip="all runs of the row together"),
         ],
         [Group("", rows)],
+        notes=[MARKS],
         switches=True,
     )
+
+
+def _in_views(views: Mapping[str, Cell]) -> Cell:
+    """One cell for all views; a plain one where no view has a score."""
+    if any(cell.value is not None for cell in views.values()):
+        return Cell("", views=views)
+    return next(iter(views.values()), Cell("–"))
 
 
 def _name_cell(arm: Arm, addresses: Addresses) -> Cell:
@@ -296,7 +323,7 @@ def _training(board: Board, addresses: Addresses) -> Table | None:
             own = by_arm.get((arm.method, reuse), {})
             cells = [_name_cell(arm, addresses)]
             for measure in ("early", "late", "mean"):
-                cells.append(_score_cell(own.get(measure), blocks.get((reuse, measure), ()), href))
+                cells.append(_score_cell(own.get(measure), blocks.get((reuse, measure), ()), href, arm.lost))
                 if with_paper and measure != "mean":
                     cells += paper_cells(own.get(measure, {}))
             cells += [seeds_cell(arm, href, of="training"), status_cell(arm), hours_cell(arm)]
@@ -360,26 +387,80 @@ def _check(
 
 
 def _unranked(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What “1 of 3 runs” beside a score means, where one says so."""
-    if not any(runs_behind(row) for row in rows):
+    """What it means that a row has lost runs, where one has."""
+    if not any(clean(row["score"]) is not None and not row["ranked"] for row in rows if row["method"] != tables.BASE):
         return []
     return [
-        "“1 of 3 runs”: the others collapsed or failed. The mean is of those that came through, which flatters the "
-        "method: it is shown and can be behind others, and it is never ranked above or tied with them."
+        "Where runs collapsed or failed, the score is the mean of those that came through, which flatters the method: it "
+        "is shown and can be behind others, and it is never ranked above or tied with them."
     ]
 
 
-def _inconclusive(rows: Mapping[tuple[str, int], Mapping[str, Mapping[str, Any]]], board: Board) -> list[str]:
-    """What the data could not tell about the macro average, in one sentence."""
-    parts = []
+def _words(
+    board: Board, blocks: Mapping[str, Mapping[tuple[int, str], Sequence[Mapping[str, Any]]]]
+) -> list[tuple[str, Mapping[str, Markup]]]:
+    """For each N what the data say about the macro average, in one or two sentences for each view."""
+    task = MACRO if len(board.tasks) > 1 else next(iter(board.tasks), "")
+    out: list[tuple[str, Mapping[str, Markup]]] = []
     for reuse in board.ratios:
-        own = [arm for (_, n), arm in rows.items() if n == reuse]
-        task = MACRO if any(MACRO in arm for arm in own) else next((t for arm in own for t in arm), "")
-        block = [arm[task] for arm in own if task in arm and clean(arm[task]["score"]) is not None]
-        tied = [row for row in block if row["tied"]]
-        if len(block) < 2 or len(tied) < 2:
-            continue
-        gaps = [g for row in tied if not row["leader"] and (g := in_percent(row["detectable"])) is not None]
-        size = f" (differences under {number(max(gaps))} points could have been missed)" if gaps else ""
-        parts.append(f"at N = {reuse}, {len(tied) - 1} of the {len(block) - 1} others{size}")
-    return [f"Not told apart from the highest macro average: {'; '.join(parts)}."] if parts else []
+        said = {view: _who_wins(by_block.get((reuse, task), ())) for view, by_block in blocks.items()}
+        if said:
+            out.append((f"N = {reuse}", said))
+    base = {
+        view: Markup("{}, before any training").format(number(in_percent(row["score"])))
+        for view, by_block in blocks.items()
+        for row in by_block.get((0, task), ())
+        if clean(row["score"]) is not None
+    }
+    return [*out, ("Base model", base)] if base else out
+
+
+def _who_wins(block: Sequence[Mapping[str, Any]]) -> Markup:
+    with_score = [row for row in block if clean(row["score"]) is not None]
+    if not with_score:
+        return Markup("No method has a score.")
+    scored = [row for row in with_score if row["ranked"]]
+    lossy = [row for row in with_score if not row["ranked"]]
+    rest = Markup(" {} lost runs and {} not ranked.").format(_listed(lossy), "is" if len(lossy) == 1 else "are")
+    if not scored:
+        return Markup("No winner:") + rest
+    return _who_wins_of(scored) + (rest if lossy else "")
+
+
+def _who_wins_of(scored: Sequence[Mapping[str, Any]]) -> Markup:
+    leader = next((row for row in scored if row["leader"]), scored[0])
+    top = Markup("<strong><bdi>{}</bdi></strong> ({})").format(leader["title"], number(in_percent(leader["score"])))
+    if len(scored) == 1:
+        return Markup("Only {} has a score: there is nothing to compare it with.").format(top)
+    others = [row for row in scored if row is not leader]
+    tied = [row for row in others if row["tied"]]
+    beaten = [row for row in others if not row["tied"]]
+    if not tied:
+        return Markup("{} is best, and distinguishable from every other method.").format(top)
+    if beaten:
+        said = Markup("No single winner: {} is highest and better than {}, but cannot be told apart from {}.").format(
+            top, _listed(beaten), _listed(tied)
+        )
+    else:
+        said = Markup("No winner: {} is highest, and no other method can be told apart from it.").format(top)
+    gaps = [gap for row in tied if (gap := in_percent(row["detectable"])) is not None]
+    if gaps and max(gaps) >= 100:
+        said += " The data are too few to find a difference of any size."
+    elif gaps:
+        said += f" A difference under {number(max(gaps))} points could have been missed."
+    alone = [row for row in scored if row["seeds"] == 1]
+    if alone:
+        said += Markup(" {} {} one seed with a score, which separates nothing.").format(
+            _listed(alone), "has" if len(alone) == 1 else "have"
+        )
+    return said
+
+
+def _listed(rows: Sequence[Mapping[str, Any]]) -> Markup:
+    """The methods of some rows as words: "GRPO, GSPO and VESPO"."""
+    if not rows:
+        return Markup("")
+    names = [Markup("<bdi>{}</bdi>").format(row["title"]) for row in rows[:NAMES]]
+    if len(rows) > NAMES:
+        names.append(Markup(f"{len(rows) - NAMES} more"))
+    return names[0] if len(names) == 1 else Markup(", ").join(names[:-1]) + Markup(" and ") + names[-1]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from harness.records import canonical_json
 from leaderboard.charts import clean
 
 Mark = Literal["", "best", "tied"]
@@ -22,7 +22,8 @@ VIEWS = ("published-1", "published-k", "audited-1", "audited-k")
 class Cell:
     """One entry: what it shows, what it sorts and exports by, and the record it leads to.
 
-    ``views`` holds one cell for each of `VIEWS` where graders and measures can be chosen.
+    ``spread`` is its interval; ``note`` says which runs of it ended badly. ``views`` holds one cell for each of `VIEWS`
+    where graders and measures can be chosen.
     """
 
     text: str
@@ -30,6 +31,7 @@ class Cell:
     low: float | None = None
     high: float | None = None
     spread: str = ""
+    note: str = ""
     href: str = ""
     mark: Mark = ""
     tone: Tone = ""
@@ -133,16 +135,16 @@ def _header(table: Table) -> list[tuple[str, int, str, str]]:
 
 def _entry(row: Row, index: int, view: str, part: str) -> float | int | str | None:
     cell = row.cells[index]
-    if view:
+    if cell.views:
         cell = cell.views.get(view, Cell("–"))
     if part == "value":
         return cell.exported
     return _rounded(cell.low if part == "low" else cell.high)
 
 
-def to_rows(table: Table) -> list[dict[str, Any]]:
+def to_rows(table: Table, header: Sequence[tuple[str, int, str, str]] | None = None) -> list[dict[str, Any]]:
     """One flat mapping a row, the group first."""
-    header = _header(table)
+    header = _header(table) if header is None else header
     return [
         ({table.group_label: group.key or group.label} if table.group_label else {})
         | {name: _entry(row, index, view, part) for name, index, view, part in header}
@@ -169,9 +171,11 @@ def to_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = No
     return stream.getvalue().encode()
 
 
-def to_json(table: Table) -> bytes:
-    """The table as one JSON document."""
-    return canonical_json({"table": table.name, "caption": table.caption, "rows": to_rows(table)})
+def to_json(table: Table, rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """The table as one JSON document, each row on a line of its own."""
+    lines = ",\n".join(json.dumps(row, sort_keys=True, ensure_ascii=False, allow_nan=False) for row in rows)
+    named = [json.dumps(text, ensure_ascii=False) for text in (table.caption, table.name)]
+    return f'{{"caption": {named[0]},\n"rows": [\n{lines}\n],\n"table": {named[1]}}}\n'.encode()
 
 
 _LATEX = {
@@ -220,7 +224,8 @@ def to_latex(table: Table) -> bytes:
             for index in kept:
                 cell = row.cells[index]
                 cell = cell.views.get(VIEWS[0], cell)
-                text = latex(cell.text) + (f" {{\\scriptsize {latex(cell.spread)}}}" if cell.spread else "")
+                text = latex(cell.text)
+                text += "".join(f" {{\\scriptsize {latex(part)}}}" for part in (cell.spread, cell.note) if part)
                 entries.append(f"\\textbf{{{text}}}" if cell.mark == "best" else text)
             lines.append(" & ".join(entries) + r" \\")
     lines += ["\\bottomrule", "\\end{tabular}", "\\end{table}", ""]
@@ -229,9 +234,9 @@ def to_latex(table: Table) -> bytes:
 
 def files(table: Table) -> Iterable[tuple[str, bytes]]:
     """Name and content of the downloads of a table."""
-    yield (
-        f"{table.name}.csv",
-        to_csv(to_rows(table), [*([table.group_label] if table.group_label else []), *(n for n, *_ in _header(table))]),
-    )
-    yield f"{table.name}.json", to_json(table)
+    header = _header(table)
+    rows = to_rows(table, header)
+    names = [*([table.group_label] if table.group_label else []), *(name for name, *_ in header)]
+    yield f"{table.name}.csv", to_csv(rows, names)
+    yield f"{table.name}.json", to_json(table, rows)
     yield f"{table.name}.tex", to_latex(table)

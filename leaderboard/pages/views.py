@@ -15,7 +15,7 @@ import pandas as pd
 import methods
 from harness.records import GRADERS, Record
 from leaderboard import claims, published, tables
-from leaderboard.charts import Axis, Chart, Line, number, percent, short
+from leaderboard.charts import Axis, Chart, Line, number, percent, short, total
 from leaderboard.pages import figures
 from leaderboard.pages.addresses import Addresses, arm_anchor
 from leaderboard.pages.boards import BASE, METHOD_ORDER, Arm, Board, Run, method_sort, slug, task_sort, task_title
@@ -58,6 +58,19 @@ NAVIGATION = (
     ("glossary", "glossary.html", "Glossary"),
     ("downloads", "downloads.html", "Downloads"),
 )
+
+
+def _where(board: Board) -> str:
+    return f"{board.title}, protocol {board.protocol} version {board.version}"
+
+
+def _plural(count: int, word: str) -> str:
+    return word if count == 1 else f"{word}s"
+
+
+def _some(names: Sequence[str], most: int = 6) -> str:
+    """The names, or the first of them and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 @dataclass(frozen=True)
@@ -139,26 +152,85 @@ class Views:
                 "paper": paper,
                 "kernels": self.panels.kernel_figures(None if few else METHOD_ORDER),
                 "curves": {
-                    key: (self.panels.curve_figures(board, 48, 12), self.panels.summary_figures(board))
+                    key: (
+                        self.panels.macro_figure(board),
+                        self.panels.curve_figures(board, 48, 12),
+                        self.panels.cost_figures(board),
+                    )
                     for board in self.boards
                     if sizes.get(key := board.key) == "full"
                 },
                 "claims": self.claim_rows,
                 "tones": VERDICT_TONES,
-                "counts": {
-                    "runs": len(self.runs),
-                    "evaluated": sum(bool(run.record.evaluation) for run in self.runs),
-                    "methods": len({run.method for run in self.runs} - {BASE}),
-                    "benchmarks": len(self.task_names),
-                    "samples": sum(
-                        t.problems * t.sampling.samples_per_problem
-                        for run in self.runs
-                        for t in run.record.evaluation.values()
-                    ),
-                },
+                "key_facts": self._key_facts(),
+                "gaps": self._gaps([view.board for view in scale]),
             },
-            [table for table, _ in paper] + [v.short for v in scale if v.short and sizes[v.board.key] == "short"],
+            [table for table, _ in paper]
+            + [v.short for v in (*scale, *small) if v.short and sizes.get(v.board.key) in ("full", "short")],
         )
+
+    def _key_facts(self) -> list[tuple[str, str]]:
+        """What the store holds, in a few numbers with a line under each."""
+        trained = [run for run in self.runs if run.record.reuse is not None]
+        names = [self.titles.get(name, name) for name in sorted({run.method for run in trained}, key=method_sort)]
+        ratios = sorted({run.record.reuse or 0 for run in trained})
+        ended = {status: sum(run.record.status == status for run in self.runs) for status in ("collapsed", "failed")}
+        bad = ", ".join(f"{count} {status}" for status, count in ended.items() if count)
+        seeds = {len(arm.runs) for board in self.boards for arm in board.arms if arm.reuse is not None}
+        span = str(min(seeds)) if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}" if seeds else "no"
+        samples = sum(
+            t.problems * t.sampling.samples_per_problem for run in self.runs for t in run.record.evaluation.values()
+        )
+        with_gpu = [run for run in self.runs if run.record.cost.gpu_hours > 0]
+        took = total(figures.hours(run) for run in (with_gpu or self.runs))
+        return [
+            (str(len(names)), _plural(len(names), "method") + (f": {_some(names)}" if names else "")),
+            (_some([str(ratio) for ratio in ratios]) or "–", "N, policy updates per rollout batch"),
+            (
+                f"{len(self.runs):,}",
+                f"{_plural(len(self.runs), 'run')}, {bad or 'none collapsed or failed'}; "
+                f"{span} {'seed' if span == '1' else 'seeds'} for each method and N",
+            ),
+            (
+                f"{samples:,}",
+                f"graded samples of {len(self.task_names)} {_plural(len(self.task_names), 'benchmark')}, "
+                "each by two graders",
+            ),
+            (
+                number(took, 0 if took >= 100 else 1),
+                "GPU-hours in all" if with_gpu else "hours in all, on a CPU" if self.runs else "hours",
+            ),
+        ]
+
+    def _gaps(self, scale: Sequence[Board]) -> list[str]:
+        """What this store does not cover, from the store itself."""
+        out = []
+        if scale:
+            models = list(dict.fromkeys(board.model for board in scale))
+            out.append(
+                f"Measured at the scale of the paper: {_some(models)}, and nothing else. Problems have answers that a "
+                "program can check."
+            )
+        else:
+            out.append(
+                "There is no result at the scale of the paper here. What was measured comes from small protocols: they "
+                "show that the instrument works, and say nothing about large models."
+            )
+        ran = {run.method for run in self.runs}
+        idle = [self.titles[name] for name in self.method_names if name in self.registered and name not in ran]
+        if idle:
+            out.append(f"Installed, and not run: {_some(idle)}.")
+        arms = [arm for board in self.boards for arm in board.arms if arm.reuse is not None]
+        none = sum(not arm.evaluated for arm in arms)
+        alone = sum(len(arm.evaluated) == 1 for arm in arms)
+        if none:
+            out.append(f"{none} of {len(arms)} pairs of method and N have no held-out score: no run reached its end.")
+        if alone:
+            out.append(
+                f"{alone} of {len(arms)} pairs of method and N have one seed with a held-out score. Their interval "
+                "leaves out how the score varies with the training seed."
+            )
+        return out
 
     @staticmethod
     def _sizes(views: Sequence[BoardView]) -> dict[str, str]:
@@ -177,7 +249,7 @@ class Views:
 
     def _board(self, board: Board) -> Page:
         view = self.view(board)
-        runs = self._run_table(board.runs, f"runs-{board.key}", f"All runs on {board.model}.")
+        runs = self._run_table(board.runs, f"runs-{board.key}", f"All runs, {_where(board)}.")
         return Page(
             board.page,
             "board.html",
@@ -278,8 +350,8 @@ class Views:
                     figures.histogram(arm.runs, sign, group, LOG_WEIGHT_EDGES, f"N = {arm.reuse}, {text}"),
                     f"hist-{board.key}-{arm.reuse}-{sign}",
                 )
-                for arm in arms
                 for sign, text in (("positive", "A > 0"), ("negative", "A < 0"))
+                for arm in arms
             ]
             sections.append(
                 {
@@ -365,7 +437,7 @@ class Views:
             groups.append(Group(f"N = {arm.reuse}" if arm.reuse is not None else "", rows, key=str(arm.reuse or 0)))
         return Table(
             f"{slug(name)}-{board.key}",
-            f"{self.titles.get(name, name)} on {board.model}, every run: scores in percent, published grader.",
+            f"{self.titles.get(name, name)} on {_where(board)}, every run: scores in percent.",
             columns,
             groups,
             group_label="N",
@@ -513,6 +585,7 @@ class Views:
                 for problem in result.problem_ids
             )
         )
+        several = len(board.methods) > 1
         rows = []
         for problem in problems:
             cells = [Cell(problem, problem)]
@@ -520,19 +593,19 @@ class Views:
                 views = {
                     f"{grader}-1": percent_cell(rates[grader].get(method, {}).get(problem), 0) for grader in GRADERS
                 }
-                same = views["published-1"] == views["audited-1"]
-                cells.append(views["published-1"] if same else Cell("", views=views))
+                one, other = views.values()
+                cells.append(one if one is other or one == other else Cell("", views=views))
             own = [
                 value
                 for method in board.methods
                 if (value := rates[GRADERS[0]].get(method, {}).get(problem)) is not None
             ]
-            spread = max(own) - min(own) if own else None
-            cells.append(percent_cell(spread, 0))
+            if several:
+                cells.append(percent_cell(max(own) - min(own) if own else None, 0))
             rows.append(Row(cells, problem))
         return Table(
             f"problems-{slug(task)}-{board.key}",
-            f"Solve rate of each problem in percent, over all N and seeds, {board.model}.",
+            f"{task_title(task)}: solve rate of each problem in percent, over all N and seeds. {_where(board)}.",
             [
                 Column("problem", "Problem", number=False),
                 *(
@@ -541,7 +614,7 @@ class Views:
                     )
                     for name in names
                 ),
-                Column("range", "Range", tip="highest less lowest solve rate of the methods"),
+                *([Column("range", "Range", tip="highest less lowest solve rate of the methods")] if several else []),
             ],
             [Group("", rows)],
         )
@@ -584,7 +657,7 @@ class Views:
             rows_ = self.view(board).comparisons.get((first, second), [])
             if not rows_:
                 continue
-            tasks = [*board.tasks, MACRO] if len(board.tasks) > 1 else list(board.tasks)
+            tasks = [MACRO, *board.tasks] if len(board.tasks) > 1 else list(board.tasks)
             groups = []
             for reuse in board.ratios:
                 rows = []
@@ -598,7 +671,7 @@ class Views:
             table = Table(
                 f"{self.addresses.compare(first, second).replace('/', '-').removesuffix('.html')}-{board.key}",
                 f"{self.titles[second]} minus {self.titles[first]}, pass@1 in points, published grader, paired by "
-                f"problem; {board.model}.",
+                f"problem. {_where(board)}.",
                 [
                     Column("benchmark", "Benchmark", number=False),
                     Column("difference", "Difference"),
@@ -627,12 +700,19 @@ class Views:
                 board.key,
                 board.store,
             )
-            charts = [*self.panels.curve_figures(pair)]
             macro = figures.score_by_reuse(
                 pair, self.styles, self.view(board).scores, VIEWS[0], "macro", "Held-out macro average against N"
             )
-            charts.append(Figure(macro, f"macro-{board.key}"))
-            sections.append({"board": board, "table": table, "figures": charts})
+            lead = figures.lead_by_reuse(
+                [row for row in rows_ if row["task"] == tasks[0]],
+                board.ratios,
+                self.styles(second),
+                f"{self.titles[second]} minus {self.titles[first]}",
+            )
+            charts = [Figure(lead, f"lead-{board.key}"), Figure(macro, f"macro-{board.key}")]
+            sections.append(
+                {"board": board, "table": table, "figures": charts, "curves": self.panels.curve_figures(pair)}
+            )
         kernels = self.panels.kernel_figures([first, second])
         return Page(
             self.addresses.compare(first, second),
@@ -698,6 +778,7 @@ class Views:
                 made.append(self._claim_table(row["here"], f"settings-{row['id']}"))
                 row["table"] = made[-1]
         small = [(board, self._outcomes([board])) for board in self.boards if board.small]
+        small = [(board, outcomes) for board, outcomes in small if any(one.verdict != "no data" for one in outcomes)]
         return Page(
             "claims.html",
             "claims.html",
@@ -755,6 +836,7 @@ class Views:
         )
 
     def _run_table(self, runs: Sequence[Run], name: str, caption: str) -> Table:
+        with_gpu = any(run.record.cost.gpu_hours > 0 for run in runs)
         rows = []
         for run in runs:
             record = run.record
@@ -767,10 +849,9 @@ class Views:
                         Cell(str(record.reuse) if record.reuse is not None else "–", record.reuse),
                         Cell(str(record.seeds.run), record.seeds.run),
                         status_cell(Arm(run.method, run.title, record.reuse, (run,))),
-                        Cell(record.division, tone="quiet" if record.division == "closed" else "warn"),
                         percent_cell(training.late_score if training else None),
                         percent_cell(macro),
-                        Cell(number(record.cost.gpu_hours, 1), record.cost.gpu_hours),
+                        *([Cell(number(record.cost.gpu_hours, 1), record.cost.gpu_hours)] if with_gpu else []),
                         Cell(
                             number((record.cost.training_seconds + record.cost.evaluation_seconds) / 3600, 2),
                             (record.cost.training_seconds + record.cost.evaluation_seconds) / 3600,
@@ -789,10 +870,9 @@ class Views:
                 Column("reuse", "N"),
                 Column("seed", "Seed"),
                 Column("status", "Status", number=False),
-                Column("division", "Division", number=False, optional=True),
                 Column("late", "Late score, %"),
                 Column("macro", "Macro average, %"),
-                Column("gpu_hours", "GPU-hours", optional=True),
+                *([Column("gpu_hours", "GPU-hours", optional=True)] if with_gpu else []),
                 Column("hours", "Hours", optional=True, tip="training and evaluation, wall time"),
                 Column("ended", "Ended", number=False),
                 Column("record", "Record", number=False),

@@ -215,9 +215,11 @@ function tooltip(svg) {
     const frame = svg.getBoundingClientRect();
     const at = (event.clientX - frame.left) * svg.viewBox.baseVal.width / frame.width;
     if (at < px0 - 4 || at > px1 + 4) { hide(); return; }
+    // A curve that ended before, or left the panel, has nothing to say here.
     const near = groups.map(({ label, points }) => ({
       label, point: points.reduce((a, b) => (Math.abs(b[0] - at) < Math.abs(a[0] - at) ? b : a)),
-    }));
+    })).filter(({ point }) => Math.abs(point[0] - at) < (px1 - px0) / 8);
+    if (!near.length) { hide(); return; }
     const x = near.reduce((a, b) => (Math.abs(b.point[0] - at) < Math.abs(a.point[0] - at) ? b : a)).point[0];
     tip.replaceChildren(make("b", {}, svg.dataset.x + " " + Number(toX(x).toPrecision(3)).toLocaleString("en")));
     for (const { label, point } of near) {

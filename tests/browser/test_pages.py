@@ -1,5 +1,6 @@
 """The pages in a real Chromium: from the file system and from a server, with and without JavaScript."""
 
+import re
 import shutil
 import threading
 from functools import partial
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from leaderboard import site
+from tests.site_stores import ODD, odd
 from tests.synthetic import synthetic_store
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -154,7 +156,7 @@ def test_the_policy_would_stop_foreign_code(root, visit):
     assert not one.page.evaluate("window.owned")
 
 
-@pytest.mark.parametrize(("scheme", "names"), [("light", KINDS), ("dark", ["index.html", RUN, "claims.html"])])
+@pytest.mark.parametrize(("scheme", "names"), [("light", KINDS), ("dark", KINDS)])
 def test_axe_finds_nothing_serious(root, visit, scheme, names):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     one = visit(color_scheme=scheme)
@@ -318,6 +320,55 @@ def test_no_page_is_wider_than_the_window(root, visit, width):
         assert one.page.evaluate("document.documentElement.scrollWidth") <= width, name
 
 
+@pytest.mark.parametrize("kind", ODD)
+def test_odd_stores_break_no_page(tmp_path, visit, kind):
+    """No page is wider than a phone or a desk, none prints what it does not know as a number, none complains."""
+    site.build(odd(kind, tmp_path), tmp_path / "site", workers=1)
+    names = [path for path in sorted((tmp_path / "site").rglob("*.html")) if path.parts[-2:] != ("gspo", "seed1.html")]
+    for width in (360, 1440):
+        one = visit(viewport={"width": width, "height": 800})
+        for path in names:
+            one.page.goto(path.as_uri())
+            assert one.page.evaluate("document.documentElement.scrollWidth") <= width, path
+            shown = one.page.inner_text("main")
+            if kind != "hostile":
+                assert not re.search(r"\b(nan|NaN|undefined|Infinity|inf)\b", shown), path
+                assert "\u202e" not in shown, path
+        assert one.problems == []
+
+
+def test_numbers_of_a_column_stand_under_one_another(root, visit):
+    """A mark beside a number does not move it: the last digits of a column end at one place."""
+    one = visit()
+    one.page.goto(file(root, "index.html"))
+    ends = one.page.evaluate(
+        """() => [...document.querySelectorAll('[data-table^="heldout"] tbody td')].map((cell) => {
+            const part = cell.querySelector(".v.published-1") || cell;
+            const text = [...part.childNodes].find((node) => node.nodeType === 3);
+            const range = document.createRange();
+            if (text) range.selectNodeContents(text);
+            const marked = part.querySelector("b") !== null;
+            const right = Math.round(range.getBoundingClientRect().right);
+            return part === cell || !text ? null : [cell.cellIndex, right, marked];
+        }).filter(Boolean)"""
+    )
+    for column in {index for index, *_ in ends}:
+        assert len({right for index, right, _ in ends if index == column}) == 1
+    assert {marked for *_, marked in ends} == {True, False}
+
+
+def test_what_the_data_say_follows_the_switches(root, visit):
+    one = visit()
+    one.page.goto(file(root, "index.html"))
+    words = one.page.locator(".verdicts dd").first
+    before = words.inner_text()
+    one.page.click("label[for=measure-k]")
+    assert words.inner_text() != before
+    one.page.click("label[for=grader-audited]")
+    assert words.locator(".v:visible").count() == 1
+    assert words.locator(".v.audited-k").is_visible()
+
+
 def test_nothing_shifts_while_a_page_loads(server, visit):
     base, _ = server
     one = visit()
@@ -356,3 +407,13 @@ def test_print_leaves_the_tools_out(root, visit):
     assert not one.page.locator("nav[aria-label=Pages]").is_visible()
     assert one.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert len(one.page.pdf(format="A4")) > 10_000
+    # A sheet of A4 with the margins that Chromium prints: no table loses a column at its edge.
+    paper = visit(viewport={"width": 718, "height": 1000})
+    paper.page.emulate_media(media="print")
+    for name in KINDS:
+        paper.page.goto(file(root, name))
+        wide = paper.page.evaluate(
+            """() => [...document.querySelectorAll(".scroll table")]
+                .filter((table) => table.getBoundingClientRect().right > innerWidth).map((table) => table.caption?.innerText)"""
+        )
+        assert wide == [], name

@@ -67,6 +67,45 @@ def test_a_gap_breaks_the_line_and_is_not_drawn_as_zero():
     assert path.get("d").count("M") == 2
 
 
+def test_a_curve_leaves_a_panel_that_is_cut_at_its_edge():
+    line = Line("a", 0, [0, 1, 2, 3], [1.0, 3.0, 9.0, 1.0])
+    root = draw(Chart("t", "d", Axis("x"), Axis("y", low=0.0, high=6.0), [line], cut=True))
+    (path,) = (p for p in root.iter(f"{SVG}path") if p.get("class") == "line")
+    left, right, _, _, bottom, top = (float(v) for v in root.get("data-axes").split()[2:8])
+    found = points(path.get("d"))
+    at = [(x - left) / (right - left) * 3 for x, _ in found]
+    assert at == pytest.approx([0, 1, 1.5, 2.375, 3], abs=0.01)
+    assert [round(y, 1) for _, y in found[2:4]] == [top, top]
+    assert path.get("d").count("M") == 2
+    assert all(top <= y <= bottom for _, y in found)
+    # The table behind it has what the panel has no room for.
+    assert "9.00" in data_table(Chart("t", "d", Axis("x"), Axis("y"), [line]))
+
+
+def test_names_beside_points_do_not_hide_one_another():
+    names = ["8", "16", "32"]
+    lines = [Line(str(i), i, [0.0, 5.0, 5.05], [1.0, 2.0, 2.01], points=True, names=names) for i in range(3)]
+    texts = [t for t in draw(chart(*lines)).iter(f"{SVG}text") if t.get("class") == "name"]
+    boxes = [(float(t.get("x")), float(t.get("y")), 6.4 * len(t.text)) for t in texts]
+    assert len(texts) >= 4
+    for i, (x, y, width) in enumerate(boxes):
+        for a, b, other in boxes[:i]:
+            assert x + width <= a or a + other <= x or abs(y - b) >= 9
+
+
+def test_bands_lie_behind_all_curves():
+    lines = [Line(str(i), i, [0, 1], [1.0, 2.0], [0.0, 1.0], [2.0, 3.0]) for i in range(2)]
+    classes = [p.get("class").split()[0] for p in draw(chart(*lines)).iter(f"{SVG}path")]
+    assert max(i for i, name in enumerate(classes) if name == "band") < classes.index("line")
+
+
+def test_shares_that_are_all_zero_have_a_scale_one_can_read():
+    one = Chart("t", "d", Axis("x"), Axis("share, %", low=0.0, show=percent), [Line("a", 0, [0, 1], [0.0, 0.0])])
+    texts = [t.text for t in draw(one).iter(f"{SVG}text") if t.get("class") == "tick end"]
+    assert texts[0] == "0"
+    assert float(texts[-1]) == pytest.approx(1, abs=0.1)
+
+
 def test_every_series_differs_in_more_than_colour():
     layers = [Line(str(group), group, [0, 1, 2], [1.0, 2.0, 3.0]) for group in range(24)]
     groups = [g for g in draw(chart(*layers)).iter(f"{SVG}g") if g.get("data-label")]
