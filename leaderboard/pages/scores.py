@@ -391,8 +391,8 @@ def _unranked(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     if not any(clean(row["score"]) is not None and not row["ranked"] for row in rows if row["method"] != tables.BASE):
         return []
     return [
-        "Where runs collapsed or failed, the score is the mean of those that came through, which flatters the method: it "
-        "is shown and can be behind others, and it is never ranked above or tied with them."
+        "Where runs collapsed or failed, the score is the mean of those that came through, which flatters the method: "
+        "it is shown and can be behind others, and it is never ranked above or tied with them."
     ]
 
 
@@ -416,27 +416,29 @@ def _words(
 
 
 def _who_wins(block: Sequence[Mapping[str, Any]]) -> Markup:
-    with_score = [row for row in block if clean(row["score"]) is not None]
-    if not with_score:
-        return Markup("No method has a score.")
-    scored = [row for row in with_score if row["ranked"]]
-    lossy = [row for row in with_score if not row["ranked"]]
-    rest = Markup(" {} lost runs and {} not ranked.").format(_listed(lossy), "is" if len(lossy) == 1 else "are")
+    scored = [row for row in block if clean(row["score"]) is not None]
     if not scored:
+        return Markup("No method has a score.")
+    lossy = [row for row in scored if not row["ranked"]]
+    rest = Markup(" {} lost runs and {} not ranked.").format(_listed(lossy), "is" if len(lossy) == 1 else "are")
+    if len(lossy) == len(scored):
         return Markup("No winner:") + rest
-    return _who_wins_of(scored) + (rest if lossy else "")
+    return _who_is_highest(scored) + (rest if lossy else "")
 
 
-def _who_wins_of(scored: Sequence[Mapping[str, Any]]) -> Markup:
-    leader = next((row for row in scored if row["leader"]), scored[0])
+def _who_is_highest(scored: Sequence[Mapping[str, Any]]) -> Markup:
+    ranked = [row for row in scored if row["ranked"]]
+    leader = next((row for row in ranked if row["leader"]), ranked[0])
     top = Markup("<strong><bdi>{}</bdi></strong> ({})").format(leader["title"], number(in_percent(leader["score"])))
     if len(scored) == 1:
         return Markup("Only {} has a score: there is nothing to compare it with.").format(top)
     others = [row for row in scored if row is not leader]
     tied = [row for row in others if row["tied"]]
-    beaten = [row for row in others if not row["tied"]]
-    if not tied:
+    beaten = [row for row in others if not row["tied"] and row["score"] <= leader["score"]]
+    if len(beaten) == len(others):
         return Markup("{} is best, and distinguishable from every other method.").format(top)
+    if not tied:  # a method that lost runs is higher, by more than chance
+        return Markup("No winner: {} is highest of those whose runs all came through.").format(top)
     if beaten:
         said = Markup("No single winner: {} is highest and better than {}, but cannot be told apart from {}.").format(
             top, _listed(beaten), _listed(tied)

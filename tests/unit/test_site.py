@@ -348,7 +348,8 @@ def test_lost_runs_stand_beside_every_mean(store, built):
 
 
 def row(title, score, **more):
-    return {"title": title, "score": score, "leader": False, "tied": False, "detectable": None, "seeds": 3, **more}
+    usual = {"leader": False, "tied": False, "ranked": True, "detectable": None, "seeds": 3}
+    return {"title": title, "score": score, **usual, **more}
 
 
 @pytest.mark.parametrize(
@@ -373,6 +374,23 @@ def row(title, score, **more):
         (
             [row("A", 0.5, leader=True, tied=True), *(row(f"M{i}", 0.1) for i in range(9)), row("C", None)],
             "A (50.0) is best, and distinguishable from every other method.",
+        ),
+        (
+            [row("A", 0.5, leader=True, tied=True), row("B", 0.4), row("C", 0.2, ranked=False)],
+            "A (50.0) is best, and distinguishable from every other method. C lost runs and is not ranked.",
+        ),
+        (
+            [row("A", 0.5, leader=True, tied=True), row("B", 0.4), row("C", 0.5, ranked=False, tied=True)],
+            "No single winner: A (50.0) is highest and better than B, but cannot be told apart from C. C lost runs and "
+            "is not ranked.",
+        ),
+        (
+            [row("A", 0.5, leader=True, tied=True), row("B", 0.4), row("C", 0.9, ranked=False)],
+            "No winner: A (50.0) is highest of those whose runs all came through. C lost runs and is not ranked.",
+        ),
+        (
+            [row("A", 0.5, ranked=False), row("B", 0.4, ranked=False)],
+            "No winner: A and B lost runs and are not ranked.",
         ),
     ],
 )
