@@ -450,7 +450,7 @@ def _who_is_highest(scored: Sequence[Mapping[str, Any]]) -> Markup:
         said += " The data are too few to find a difference of any size."
     elif gaps:
         said += f" A difference under {number(max(gaps))} points could have been missed."
-    alone = [row for row in scored if row["seeds"] == 1]
+    alone = [row for row in ranked if row["seeds"] == 1]
     if alone:
         said += Markup(" {} {} one seed with a score, which separates nothing.").format(
             _listed(alone), "has" if len(alone) == 1 else "have"
