@@ -74,11 +74,11 @@ def check(method: Method, baseline: Baseline | None = None) -> list[Row]:
 
 
 def check_row(method: Method, key: str, baseline: Baseline | None = None) -> Row:
-    """One row; a method that raises fails it."""
+    """One row; a method that raises, or tries to end the process, fails it."""
     claim, function = CHECKS[key]
     try:
         finding = _cost(method, baseline) if key == "cost" else function(method)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         message = " ".join(f"raised {type(error).__name__}: {error}".split())
         finding = _Finding(False, message, "no exception")
     status: Status = "reported" if finding.holds is None else "holds" if finding.holds else "fails"

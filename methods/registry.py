@@ -146,7 +146,7 @@ def _load_built_in() -> None:
         where = f"methods/{found.name}.py"
         try:
             module = importlib.import_module(f"methods.{found.name}")
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise UserError(f"{where} cannot be imported ({_one_line(error)}): mend or remove the file") from error
         classes = [
             value
@@ -166,7 +166,7 @@ def _load_plugin(entry_point: EntryPoint) -> None:
     mend = f"mend it, or uninstall {distribution.name if distribution else 'the package'}"
     try:
         method = entry_point.load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UserError(f"{where}: cannot be imported ({_one_line(error)}): {mend}") from error
     if not (inspect.isclass(method) and issubclass(method, Method)):
         raise UserError(f"{where}: is no subclass of methods.contract.Method: {mend}")
@@ -189,10 +189,12 @@ def _add(method: type[Method], origin: str, where: str | None = None) -> None:
         raise UserError(f"{where}: method {name!r} does not define {missing}: add it to {method.__name__}")
     known = _registered.get(name)
     if known is not None and known.method is not method:
-        raise UserError(f"{where}: method name {name!r} is taken by {known.origin}: choose another name")
+        raise UserError(
+            f"{where}: method name {name!r} is taken by {known.origin} ({known.method.__module__}): choose another name"
+        )
     if known is None:
         _registered[name] = Registered(name, method, origin)
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
