@@ -261,8 +261,12 @@ def _finite_differences(method: Method, inputs: LossInputs, gradient: Tensor, st
 
 
 def _outputs(method: Method) -> _Finding:
-    """Metrics: detached finite scalars with the same names every time; a coefficient of the right shape."""
+    """Metrics: detached finite scalars with the same names every time; coefficients of the right shape."""
     faults, names = [], []
+    points = torch.linspace(-3, 3, 7, dtype=torch.float64)
+    for curve in (method.coefficient(points, sign) for sign in (1.0, -1.0)):  # what the pages draw
+        if curve is not None and not (isinstance(curve, Tensor) and curve.shape == points.shape):
+            faults.append("coefficient() gives no number for each weight")
     for seed, drift in ((13, 0.0), (14, 0.3), (15, 3.0)):
         inputs = _inputs(seed, [6, 3, 0, 5], drift=drift)
         outputs, _ = _run(method, inputs)

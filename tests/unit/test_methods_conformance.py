@@ -105,6 +105,13 @@ class NanOfNothing(Sound):
         return batch.policy_gradient(self.phi(batch.log_weight) * (tokens / tokens))
 
 
+class OneNumber(Sound):
+    """Forgets that its curve is asked for at many weights."""
+
+    def coefficient(self, log_weight: Tensor, advantage_sign: Tensor | float) -> Tensor:
+        return self.phi(log_weight).mean()
+
+
 class HalfPrecision(Sound):
     """Adds up log-ratios in the precision they came in."""
 
@@ -173,6 +180,7 @@ BROKEN = [
     (HalfPrecision, "precision"),
     (Loop, "vectorised"),
     (LiveMetric, "outputs"),
+    (OneNumber, "outputs"),
     (Restless, "repeatable"),
 ]
 

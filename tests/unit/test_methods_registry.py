@@ -6,6 +6,7 @@ import hashlib
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import ClassVar
@@ -31,6 +32,21 @@ class Cardless(Method):
 
     def loss(self, batch: Batch) -> LossOutputs:
         raise NotImplementedError
+
+
+class MisWeighted(GRPO):
+    name: ClassVar[str] = "misweighted"
+    card: ClassVar[Card] = replace(GRPO.card, weight="moon")  # type: ignore[arg-type]
+
+
+class Untitled(GRPO):
+    name: ClassVar[str] = "untitled"
+    card: ClassVar[Card] = replace(GRPO.card, title=3)  # type: ignore[arg-type]
+
+
+class Unranged(GRPO):
+    name: ClassVar[str] = "unranged"
+    card: ClassVar[Card] = replace(GRPO.card, hyperparameters=("clip",))  # type: ignore[arg-type]
 
 
 class Misnamed(GRPO):
@@ -90,6 +106,9 @@ def test_a_plugin_is_listed_with_its_package(plugins: list[EntryPoint]) -> None:
         ("gone", f"{__name__}:Gone", "cannot be imported .AttributeError"),
         ("number", f"{__name__}:not_a_class", "is no subclass of methods.contract.Method"),
         ("cardless", f"{__name__}:Cardless", "method 'cardless' has no card"),
+        ("misweighted", f"{__name__}:MisWeighted", "'misweighted': card.weight = 'moon' is not what"),
+        ("untitled", f"{__name__}:Untitled", "'untitled': card.title = 3 is not what"),
+        ("unranged", f"{__name__}:Unranged", "'unranged': card.hyperparameters = ..clip.,. is not what"),
         ("misnamed", f"{__name__}:Misnamed", "the class calls itself 'other', not 'misnamed'"),
         ("abstract", f"{__name__}:Abstract", "method 'abstract' does not define loss"),
         ("grpo", f"{__name__}:Twin", r"method name 'grpo' is taken by built-in \(methods\.grpo\): choose another"),
