@@ -194,6 +194,10 @@ def build_method(protocol: Protocol, name: str, hyperparameters: Mapping[str, An
         return methods.get(name)(**given)
     except ValueError as error:
         raise UserError(f"protocol {protocol.id}: field methods.hyperparameters.{name}: {error}") from error
+    except Exception as error:
+        raise UserError(
+            f"method {name}: cannot be made ({type(error).__name__}: {error}): mend its __init__"
+        ) from error
 
 
 def worker_spec(

@@ -74,11 +74,11 @@ def check(method: Method, baseline: Baseline | None = None) -> list[Row]:
 
 
 def check_row(method: Method, key: str, baseline: Baseline | None = None) -> Row:
-    """One row; a method that raises fails it."""
+    """One row; a method that raises, or tries to end the process, fails it."""
     claim, function = CHECKS[key]
     try:
         finding = _cost(method, baseline) if key == "cost" else function(method)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         message = " ".join(f"raised {type(error).__name__}: {error}".split())
         finding = _Finding(False, message, "no exception")
     status: Status = "reported" if finding.holds is None else "holds" if finding.holds else "fails"
@@ -261,8 +261,12 @@ def _finite_differences(method: Method, inputs: LossInputs, gradient: Tensor, st
 
 
 def _outputs(method: Method) -> _Finding:
-    """Metrics: detached finite scalars with the same names every time; a coefficient of the right shape."""
+    """Metrics: detached finite scalars with the same names every time; coefficients of the right shape."""
     faults, names = [], []
+    points = torch.linspace(-3, 3, 7, dtype=torch.float64)
+    for curve in (method.coefficient(points, sign) for sign in (1.0, -1.0)):  # what the pages draw
+        if curve is not None and not (isinstance(curve, Tensor) and curve.shape == points.shape):
+            faults.append("coefficient() gives no number for each weight")
     for seed, drift in ((13, 0.0), (14, 0.3), (15, 3.0)):
         inputs = _inputs(seed, [6, 3, 0, 5], drift=drift)
         outputs, _ = _run(method, inputs)

@@ -15,11 +15,12 @@ import re
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import Any, get_args
 
-from methods.contract import Card, Method
+from methods.contract import Card, Hyperparameter, Method, Over, Weight
 from methods.errors import UserError
 
 ENTRY_POINT_GROUP = "reuse_bench.methods"
@@ -49,6 +50,9 @@ class Registered:
         """What the method says about itself."""
         return self.method.card
 
+
+_CHOICES: Mapping[str, Any] = {"weight": Weight, "over": Over}
+_TUPLES: Mapping[str, type] = {"hyperparameters": Hyperparameter, "conventions": str}
 
 _registered: dict[str, Registered] = {}
 _loaded = False
@@ -146,7 +150,7 @@ def _load_built_in() -> None:
         where = f"methods/{found.name}.py"
         try:
             module = importlib.import_module(f"methods.{found.name}")
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise UserError(f"{where} cannot be imported ({_one_line(error)}): mend or remove the file") from error
         classes = [
             value
@@ -166,7 +170,7 @@ def _load_plugin(entry_point: EntryPoint) -> None:
     mend = f"mend it, or uninstall {distribution.name if distribution else 'the package'}"
     try:
         method = entry_point.load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UserError(f"{where}: cannot be imported ({_one_line(error)}): {mend}") from error
     if not (inspect.isclass(method) and issubclass(method, Method)):
         raise UserError(f"{where}: is no subclass of methods.contract.Method: {mend}")
@@ -184,15 +188,34 @@ def _add(method: type[Method], origin: str, where: str | None = None) -> None:
         raise UserError(f"{where}: {method.__name__}.name is {name!r}: use lower-case letters, digits and underscores")
     if not isinstance(getattr(method, "card", None), Card):
         raise UserError(f"{where}: method {name!r} has no card: set {method.__name__}.card to a methods.contract.Card")
+    if wrong := _wrong_field(method.card):
+        raise UserError(f"{where}: method {name!r}: card.{wrong} is not what methods.contract.Card says: mend it")
     if inspect.isabstract(method):
         missing = ", ".join(sorted(method.__abstractmethods__))
         raise UserError(f"{where}: method {name!r} does not define {missing}: add it to {method.__name__}")
     known = _registered.get(name)
     if known is not None and known.method is not method:
-        raise UserError(f"{where}: method name {name!r} is taken by {known.origin}: choose another name")
+        raise UserError(
+            f"{where}: method name {name!r} is taken by {known.origin} ({known.method.__module__}): choose another name"
+        )
     if known is None:
         _registered[name] = Registered(name, method, origin)
 
 
-def _one_line(error: Exception) -> str:
+def _wrong_field(card: Card) -> str | None:
+    """The first field of a value that its type rules out; nobody type-checks a plugin."""
+    for field in fields(card):
+        value = getattr(card, field.name)
+        if field.name in _CHOICES:
+            fits = value in get_args(_CHOICES[field.name])
+        elif field.name in _TUPLES:
+            fits = isinstance(value, tuple) and all(isinstance(one, _TUPLES[field.name]) for one in value)
+        else:
+            fits = isinstance(value, bool if field.name == "exact_gradient" else str)
+        if not fits:
+            return f"{field.name} = {value!r}"
+    return None
+
+
+def _one_line(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())

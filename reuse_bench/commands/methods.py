@@ -106,13 +106,14 @@ def check(
     for key in given:
         if key not in known:
             raise UserError(f"{name}: unknown hyperparameter {key!r}: it takes {', '.join(known) or 'none'}")
-    try:
-        instance = method(**given)
-    except UserError:
-        raise
-    except ValueError as error:
-        raise UserError(str(error)) from error
-    rows = run_checks(instance, openrlhf_ppo_loss())
+    with contextlib.redirect_stdout(sys.stderr):  # what a method prints must not get between the lines of JSON
+        try:
+            instance = method(**given)
+        except ValueError as error:
+            raise UserError(str(error)) from error
+        except Exception as error:
+            raise UserError(f"{name}: cannot be made ({type(error).__name__}: {error}): mend its __init__") from error
+        rows = run_checks(instance, openrlhf_ppo_loss())
     failed = sum(row.status == "fails" for row in rows)
     if as_json:
         document = {"method": name, "hyperparameters": dict(instance.hyperparameters), "passed": not failed}

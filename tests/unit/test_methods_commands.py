@@ -77,6 +77,34 @@ def test_check_fails_with_exit_code_1_and_names_the_row(monkeypatch: pytest.Monk
     assert "flipped fails on_policy\n" in done.stdout
 
 
+@pytest.mark.slow
+def test_what_a_method_prints_stays_out_of_the_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Chatty(Reinforce):
+        name = "chatty"
+
+        def loss(self, batch: Batch) -> LossOutputs:
+            print("here")
+            return super().loss(batch)
+
+    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+    registry.register(Chatty)
+    assert json.loads(RUNNER.invoke(app, ["check", "chatty", "--json"]).stdout)["passed"]
+
+
+@pytest.mark.parametrize("error", [TypeError, RuntimeError])
+def test_a_method_that_cannot_be_made_is_one_sentence(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
+    class Unmade(Reinforce):
+        name = "unmade"
+
+        def __init__(self, **_: object) -> None:
+            raise error("no luck")
+
+    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+    registry.register(Unmade)
+    with pytest.raises(UserError, match=rf"unmade: cannot be made .{error.__name__}: no luck"):
+        RUNNER.invoke(app, ["check", "unmade"], catch_exceptions=False)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

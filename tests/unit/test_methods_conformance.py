@@ -97,6 +97,21 @@ class NanAtTheTail(Sound):
         return batch.policy_gradient(weight * torch.exp(1 - weight))
 
 
+class NanOfNothing(Sound):
+    """Divides by the tokens of the micro-batch, which may have none."""
+
+    def loss(self, batch: Batch) -> LossOutputs:
+        tokens = batch.lengths.sum()
+        return batch.policy_gradient(self.phi(batch.log_weight) * (tokens / tokens))
+
+
+class OneNumber(Sound):
+    """Forgets that its curve is asked for at many weights."""
+
+    def coefficient(self, log_weight: Tensor, advantage_sign: Tensor | float) -> Tensor:
+        return self.phi(log_weight).mean()
+
+
 class HalfPrecision(Sound):
     """Adds up log-ratios in the precision they came in."""
 
@@ -161,9 +176,11 @@ BROKEN = [
     (ForgottenMask, "mask"),
     (MicroBatchMean, "batching"),
     (NanAtTheTail, "tails"),
+    (NanOfNothing, "extremes"),
     (HalfPrecision, "precision"),
     (Loop, "vectorised"),
     (LiveMetric, "outputs"),
+    (OneNumber, "outputs"),
     (Restless, "repeatable"),
 ]
 
@@ -207,6 +224,14 @@ def test_a_method_that_raises_fails_with_its_message() -> None:
     for row in check(Raises()):
         assert row.status == "fails"
         assert row.figure == "raised RuntimeError: no luck"
+
+
+def test_a_method_that_ends_the_process_fails() -> None:
+    class Exits(Sound):
+        def loss(self, batch: Batch) -> LossOutputs:
+            raise SystemExit(0)
+
+    assert check_row(Exits(), "on_policy").status == "fails"
 
 
 def test_cost_compares_with_the_baseline() -> None:

@@ -6,6 +6,7 @@ import hashlib
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import ClassVar
@@ -31,6 +32,21 @@ class Cardless(Method):
 
     def loss(self, batch: Batch) -> LossOutputs:
         raise NotImplementedError
+
+
+class MisWeighted(GRPO):
+    name: ClassVar[str] = "misweighted"
+    card: ClassVar[Card] = replace(GRPO.card, weight="moon")  # type: ignore[arg-type]
+
+
+class Untitled(GRPO):
+    name: ClassVar[str] = "untitled"
+    card: ClassVar[Card] = replace(GRPO.card, title=3)  # type: ignore[arg-type]
+
+
+class Unranged(GRPO):
+    name: ClassVar[str] = "unranged"
+    card: ClassVar[Card] = replace(GRPO.card, hyperparameters=("clip",))  # type: ignore[arg-type]
 
 
 class Misnamed(GRPO):
@@ -90,9 +106,12 @@ def test_a_plugin_is_listed_with_its_package(plugins: list[EntryPoint]) -> None:
         ("gone", f"{__name__}:Gone", "cannot be imported .AttributeError"),
         ("number", f"{__name__}:not_a_class", "is no subclass of methods.contract.Method"),
         ("cardless", f"{__name__}:Cardless", "method 'cardless' has no card"),
+        ("misweighted", f"{__name__}:MisWeighted", "'misweighted': card.weight = 'moon' is not what"),
+        ("untitled", f"{__name__}:Untitled", "'untitled': card.title = 3 is not what"),
+        ("unranged", f"{__name__}:Unranged", "'unranged': card.hyperparameters = ..clip.,. is not what"),
         ("misnamed", f"{__name__}:Misnamed", "the class calls itself 'other', not 'misnamed'"),
         ("abstract", f"{__name__}:Abstract", "method 'abstract' does not define loss"),
-        ("grpo", f"{__name__}:Twin", "method name 'grpo' is taken by built-in"),
+        ("grpo", f"{__name__}:Twin", r"method name 'grpo' is taken by built-in \(methods\.grpo\): choose another"),
     ],
 )
 def test_a_plugin_that_cannot_be_used_stops_with_a_sentence(
@@ -104,6 +123,16 @@ def test_a_plugin_that_cannot_be_used_stops_with_a_sentence(
             get("respo")
         assert f"package some-package 1.2, entry point {name} = {target}" in str(caught.value)
         assert "\n" not in str(caught.value)
+
+
+def test_a_plugin_that_ends_the_process_stops_with_a_sentence(
+    plugins: list[EntryPoint], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "leaving_plugin.py").write_text("raise SystemExit(0)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    plugins.append(_entry_point("leaving", "leaving_plugin:Loss"))
+    with pytest.raises(UserError, match=r"cannot be imported \(SystemExit: 0\)"):
+        available()
 
 
 def test_register_refuses_a_taken_name_and_takes_a_free_one(plugins: list[EntryPoint]) -> None:

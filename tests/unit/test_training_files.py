@@ -110,7 +110,7 @@ def test_a_first_checkpoint_that_was_cut_short_leaves_nothing(tmp_path: Path) ->
 
 
 def test_a_wrong_hyperparameter_stops_before_anything_is_started(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"method grpo: .*clip_hihg"):
+    with pytest.raises(UserError, match=r"methods\.hyperparameters\.grpo: .*clip_hihg"):
         training.worker_spec(TINY, CELL, RunDirectory(tmp_path), {"clip_hihg": 0.3})
 
 
