@@ -17,7 +17,7 @@ import pytest
 from tasks.grading import Grade, GradeRequest, GraderUnavailable, grade_many, grade_one, pool
 from tests.grading_hostile import HOSTILE
 
-TIMEOUT = 0.25
+TIMEOUT = 0.1
 AFTER = GradeRequest(r"\frac{1}{2}", r"So it is $\boxed{0.5}$.")
 SOUND = Grade("0.5", "right", "right", None)
 
@@ -38,8 +38,8 @@ def check(grades: list[Grade], seconds: float) -> None:
         assert hostile.published in ("wrong", "error"), name
         assert hostile.reason, name
         assert (harmless.published, harmless.audited) == ("right", "right"), f"after {name}: {harmless}"
-    # Both graders may use up their time on each, one of them twice; replacing a process must not cost as much again.
-    assert seconds < len(HOSTILE) * ((2 + pool.SECOND_TRY) * TIMEOUT + 1.5) + 20
+    # Both graders may use up their time on each, one of them twice. The rest is for a busy machine.
+    assert seconds < len(HOSTILE) * ((2 + pool.SECOND_TRY) * TIMEOUT + 3) + 20
 
 
 def graded() -> tuple[list[Grade], float]:
@@ -87,9 +87,9 @@ def test_ray_actors_survive_hostile_answers():
     try:
         environment = {"env_vars": _paths()}
         sync, asynchronous = (ray.remote(one).options(runtime_env=environment).remote() for one in (Sync, Async))
-        check(*ray.get(sync.grade.remote(), timeout=300))
+        check(*ray.get(sync.grade.remote(), timeout=600))
         assert ray.get(asynchronous.grade_beside_the_loop.remote(), timeout=120) == SOUND
-        check(*ray.get(asynchronous.grade.remote(), timeout=300))
+        check(*ray.get(asynchronous.grade.remote(), timeout=600))
     finally:
         if started:
             ray.shutdown()
