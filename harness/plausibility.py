@@ -15,8 +15,13 @@ from methods.errors import UserError
 
 SLACK = timedelta(minutes=1)
 """What clocks that are read one after the other may be apart."""
-ENDS = {"done": {"completed"}, "collapsed": {"collapsed"}, "failed": {"failed", "interrupted"}}
-"""Status of a record -> how its last attempt can have ended."""
+ENDS = {
+    "done": {"completed", "interrupted"},
+    "collapsed": {"collapsed", "interrupted"},
+    "failed": {"completed", "failed", "interrupted"},
+}
+"""Status of a record -> how its last attempt to train can have ended. A process that was killed after its last update
+left an attempt that was interrupted; where the evaluation failed, the training was completed."""
 
 Contradiction = tuple[str, str]
 """Field and message."""

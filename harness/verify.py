@@ -55,6 +55,8 @@ LARGEST_RECORD = 64 * 2**20
 LARGEST_FILE = 2 * 2**30
 """Bytes. Nothing larger is read: a record of ours has under 1 MB, a file of the largest task under 100 MB."""
 GRADER = "tasks/grading"
+STEERING = ("OMP_", "MKL_", "VLLM_", "TORCH_")
+"""Variables that change what a CPU computes in the last bit."""
 
 
 @dataclass(frozen=True, order=True)
@@ -887,12 +889,14 @@ def _across(checked: Sequence[_Checked]) -> list[Finding]:
 def _first_rollout(one: _Checked, known: dict[tuple[Any, ...], tuple[str, str]]) -> list[Finding]:
     """Runs of one seed start from the same rollout batch, whatever their method: their first scores agree.
 
-    Asked of runs on one kind of machine without GPUs and with the same packages, where that is exact.
+    Asked of runs on one kind of machine without GPUs, with the same packages and threads, where that is exact.
     """
     record = one.record
     if record is None or record.training is None or record.provenance.hardware.get("gpus") or "first" not in one.facts:
         return []
-    machine = canonical_json([record.provenance.hardware, record.provenance.lock_sha256])
+    source = record.provenance
+    steering = {name: value for name, value in source.environment.items() if name.startswith(STEERING)}
+    machine = canonical_json([source.hardware, source.lock_sha256, source.platform, steering])
     key = (record.protocol.digest, record.model.digest, record.reuse, record.seeds.rollout, machine)
     other, score = known.setdefault(key, (one.path, one.facts["first"]))
     if score == one.facts["first"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from leaderboard import statistics
 from tests import simulation
 from tests.simulation import BEYOND, SETTINGS, Setting, hard, simulate, spread
 
@@ -42,6 +43,12 @@ def test_a_whole_table_of_equal_methods_seldom_has_a_sure_difference(seed_sd: fl
     tables = 3000
     share = simulation.any_rejected(seed_sd=seed_sd, tables=tables, rng=np.random.default_rng(0))
     assert surely_within(share, (0.0, 0.05), tables)
+
+
+def test_without_the_guard_over_seeds_it_would_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason for `statistics.SEED_GUARD`."""
+    monkeypatch.setattr(statistics, "SEED_GUARD", float("inf"))
+    assert simulation.any_rejected(seed_sd=0.15, tables=1000, rng=np.random.default_rng(0)) > 0.08
 
 
 def test_a_percentile_bootstrap_of_three_seeds_covers_too_little() -> None:

@@ -177,7 +177,7 @@ STATEMENTS: dict[str, tuple[str, Callable[[Document], object]]] = {
         "attempts.1.started",
         lambda d: d.update(attempts=[d["attempts"][0], d["attempts"][0]]),
     ),
-    "an end that is not the status": ("attempts.0.outcome", lambda d: d["attempts"][0].update(outcome="interrupted")),
+    "an end that is not the status": ("attempts.0.outcome", lambda d: d["attempts"][0].update(outcome="collapsed")),
     "other updates than the curve": ("attempts.0.last_update", lambda d: d["attempts"][0].update(last_update=1)),
     "updates backwards": ("attempts.0.first_update", lambda d: d["attempts"][0].update(first_update=99)),
     "another set": ("data.T.digest", lambda d: data_of(d).update(digest="0" * 64)),
@@ -195,6 +195,16 @@ def test_a_statement_that_contradicts_the_others_is_found(store: Path, name: str
     field, change = STATEMENTS[name]
     edit(store, change)
     assert field.replace(".T", f".{a_task(store)}") in fields(store)
+
+
+@pytest.mark.parametrize("status", ["done", "failed"])
+def test_true_records_of_unlucky_runs_pass(store: Path, tmp_path: Path, status: str) -> None:
+    """Killed after its last update; trained to the end, and then the evaluation failed."""
+    statuses = {("vespo", 2, 0): status}
+    synthetic_store(store, protocol="smoke", methods=("vespo",), reuses=(2,), seeds=(0,), statuses=statuses)
+    outcome = {"done": "interrupted", "failed": "completed"}[status]
+    edit(store, lambda d: d["attempts"][0].update(outcome=outcome, ended=None), CELL / "vespo" / "seed0.json")
+    assert findings(store) == []
 
 
 def test_a_time_that_has_not_come_is_a_note(store: Path) -> None:
