@@ -233,7 +233,7 @@ def beside(path: Path, reference: FileRef) -> Path | None:
     try:
         found = (folder / reference.path).resolve()
         return found if found.is_relative_to(folder) and found.is_file() else None
-    except (OSError, ValueError):
+    except (OSError, ValueError, RuntimeError):  # the last: links in a circle
         return None
 
 

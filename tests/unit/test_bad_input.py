@@ -124,6 +124,19 @@ def test_a_damaged_record_is_named(store: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "site").exists()
 
 
+def test_a_link_in_a_circle_in_place_of_a_file_does_not_stop_the_pages(store: Path, tmp_path: Path) -> None:
+    (curve,) = store.glob("*/*/n8/grpo/seed0/updates.jsonl")
+    kept = curve.rename(tmp_path / "kept")
+    try:
+        curve.symlink_to(curve.name)
+        done = reuse_bench("site", "--records", str(store), "--output", str(tmp_path / "site"))
+        assert "Traceback" not in done.stderr
+        assert done.returncode == 0
+    finally:
+        curve.unlink()
+        kept.rename(curve)
+
+
 def test_a_damaged_sample_file_fails_verification_by_name(store: Path) -> None:
     (samples,) = store.glob("*/*/n8/grpo/seed0/samples/tiny_sum3.parquet")
     whole = samples.read_bytes()
