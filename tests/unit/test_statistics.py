@@ -189,7 +189,7 @@ def test_seeds_that_agree_by_chance_do_not_make_a_difference_sure_at_small_level
     b = b + 0.04
     welch = stats.ttest_ind(a.mean(axis=1), b.mean(axis=1), equal_var=False).pvalue
     assert statistics.compare([a], [b]).p_value == pytest.approx(welch / 3, rel=1e-6)
-    assert stats.ttest_rel(a.mean(axis=0), b.mean(axis=0)).pvalue < welch / 100
+    assert stats.ttest_rel(a.mean(axis=0), b.mean(axis=0)).pvalue < welch / 30  # problems alone are far surer
 
 
 def test_many_tables_at_once_are_each_as_alone():
