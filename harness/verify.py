@@ -13,6 +13,7 @@ import os
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -969,7 +970,8 @@ class _Memory:
     def save(self) -> None:
         if self.path and self.changed:
             recent = dict(list(self.known.items())[-self.LIMIT :])
-            write_atomically(self.path, canonical_json(recent))
+            with suppress(OSError):  # a folder that cannot be written costs time at the next call, and no verdict
+                write_atomically(self.path, canonical_json(recent))
 
 
 @cache
@@ -989,8 +991,3 @@ def _code_digest() -> str:
     for file in files:
         digest.update(file.read_bytes())
     return digest.hexdigest()
-
-
-def default_cache() -> Path:
-    """``$XDG_CACHE_HOME/reuse-bench``, or ``~/.cache/reuse-bench``."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "reuse-bench"

@@ -18,6 +18,7 @@ from rich.table import Table
 from methods.errors import UserError
 from reuse_bench.commands.facts import show_app
 from reuse_bench.commands.options import Json
+from tasks.datasets import cache_dir
 
 if TYPE_CHECKING:
     from harness.verify import Report
@@ -179,7 +180,7 @@ def verify(
 
     if as_json and against:
         raise UserError("--json and --against: one prints JSON and the other Markdown: give one of them")
-    folder = checks.default_cache() if cache else None
+    folder = cache_dir() if cache else None
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
         bar = progress.add_task("verifying")
         report = checks.verify(

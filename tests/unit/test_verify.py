@@ -511,3 +511,11 @@ def test_a_record_whose_counts_do_not_fit_is_damaged(tmp_path: Path, field: str,
     path.write_bytes(records.canonical_json({**document, "id": records.content_id(document)}))
     with pytest.raises(UserError, match=rf"seed0\.json: field evaluation\.tiny_sum3.*{part}"):
         records.read_record(path)
+
+
+def test_a_memory_that_cannot_be_written_costs_no_verdict(store, tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("a file where the folder would be")
+    report = verify.verify(store, cache_folder=blocked)
+    assert report.records
+    assert report.ok
