@@ -148,7 +148,7 @@ def test_complete_files_are_not_drawn_again_and_others_refused(model, continued,
     before = {path.name: path.stat().st_mtime_ns for path in copy.glob("*.parquet")}
     evaluate(model, copy, progress=lambda *_: pytest.fail("an engine was started"))
     assert {path.name: path.stat().st_mtime_ns for path in copy.glob("*.parquet")} == before
-    with pytest.raises(UserError, match=r"field seed: 5 is not 6"):
+    with pytest.raises(UserError, match=rf"field seed: {SEED} is not 6"):
         evaluate(model, copy, seed=6)
     with pytest.raises(UserError, match=r"field limit: 2 is not None"):
         evaluate(model, copy, limit=None)
