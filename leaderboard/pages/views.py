@@ -45,7 +45,7 @@ MACRO = published.MACRO
 #: stay small whatever the store holds.
 FULL_BOARDS = 3
 FULL_ROWS = 32
-SHORT_BOARDS = 8
+SHORT_BOARDS = 5
 
 NAVIGATION = (
     ("index", "index.html", "Results"),
