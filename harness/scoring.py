@@ -88,6 +88,13 @@ def read_identity(path: Path) -> dict[str, Any]:
     return identity
 
 
+def unreadable() -> tuple[type[Exception], ...]:
+    """What pyarrow raises for a damaged file: the last where damage looks like an encoding that it does not know."""
+    import pyarrow as pa
+
+    return OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError
+
+
 def read_samples(path: Path) -> DataFrame:
     """The rows of a sample file, checked.
 
@@ -102,7 +109,7 @@ def read_samples(path: Path) -> DataFrame:
         table = pq.read_table(regular(path))
     except FileNotFoundError as error:
         raise UserError(f"{path}: the sample file is missing: restore it or evaluate again") from error
-    except (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except unreadable() as error:
         raise _damaged(path, f"it is no parquet file ({str(error).splitlines()[0][:80]})") from error
     for name, kind in COLUMNS.items():
         if name not in table.column_names:

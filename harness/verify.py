@@ -35,7 +35,7 @@ from harness.records import (
     record_folder,
     write_atomically,
 )
-from harness.scoring import COLUMNS, read_identity, read_samples, task_result
+from harness.scoring import COLUMNS, read_identity, read_samples, task_result, unreadable
 from methods.errors import UserError
 from tasks import chain, datasets
 
@@ -410,14 +410,13 @@ def _check_task(one: _Checked, record: Record, task: str, stated: TaskResult, fo
 
 def _check_frame(one: _Checked, record: Record, task: str, stated: TaskResult, path: Path, shown: str) -> bool:
     """What a sample file says before its rows are read: columns, how many rows, and of what evaluation they are."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     name = f"evaluation.{task}.samples"
     try:
         described = pq.read_metadata(path)
         columns, rows = described.schema.to_arrow_schema().names, described.num_rows
-    except (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except unreadable() as error:
         one.error(name, f"it is no parquet file ({str(error).splitlines()[0][:80]})", shown)
         return False
     expected = stated.problems * stated.sampling.samples_per_problem
