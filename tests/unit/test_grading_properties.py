@@ -262,8 +262,8 @@ def test_what_is_written_around_a_number(value, times):
 
 @cases(st.integers(10**6, 10**12))
 def test_a_whole_gold_is_not_rounded(value):
-    assume(value % 1000)
     digits = len(str(value))
+    assume(value % 100)  # otherwise the two digits that are cut off below are zeros, and nothing was rounded
     wrong(str(value), rf"{value / 10 ** (digits - 1):.{digits - 3}f} \times 10^{{{digits - 1}}}")
     right(str(value), rf"{value / 10 ** (digits - 1):.{digits - 1}f} \times 10^{{{digits - 1}}}")
 
