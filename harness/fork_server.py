@@ -71,6 +71,8 @@ MOST_FILES = 250
 """As many open files can be handed to a process at once; the system's limit is 253."""
 SURVIVING_THREADS = {"jemalloc_bg_thd"}
 """Names of threads that their library starts again in the child: pyarrow's allocator does."""
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", cpu.THREADS_VARIABLE: "1"}
+"""For the server alone, whatever a run may compute with: some libraries compute while they are imported."""
 
 
 def python_executable() -> str:
@@ -126,7 +128,8 @@ def fork_server() -> Iterator[None]:
                 env=os.environ
                 | cpu.environment()
                 | data_only.ENVIRONMENT
-                | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": search},
+                | ONE_THREAD
+                | {"PYTHONPATH": search},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stream,
@@ -282,8 +285,10 @@ def _become(request: Request) -> None:
     os.chdir(request.folder)
     random.seed()
     import numpy
+    import torch
 
     numpy.random.seed()
+    torch.set_num_threads(cpu.threads())  # what it has read is the server's
     arguments = list(request.arguments)
     while arguments[0].startswith("-") and arguments[0] not in ("-c", "-m"):  # options of the interpreter
         del arguments[: 2 if arguments[0] in ("-W", "-X") else 1]

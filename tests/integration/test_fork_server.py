@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from harness import fork_server
+from harness.openrlhf import cpu
 
 pytestmark = pytest.mark.slow
 
@@ -93,6 +94,15 @@ def test_random_numbers_differ(python: str) -> None:
 def test_threads_compute_after_the_fork(python: str) -> None:
     code = "import torch; torch.set_num_threads(2); x = torch.ones(2000, 2000); print(int((x @ x)[0, 0]))"
     assert run(python, "-c", code).stdout == "2000\n"
+
+
+def test_a_run_may_compute_with_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Libraries that start threads while they are imported must not do so in the server, which forks."""
+    monkeypatch.delenv(fork_server.VARIABLE, raising=False)
+    monkeypatch.setenv(cpu.THREADS_VARIABLE, "2")
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    for python in _server():
+        assert run(python, "-c", "import torch; print(torch.get_num_threads())").stdout == "2\n"
 
 
 def test_multiprocessing_goes_through_the_server(python: str, tmp_path: Path) -> None:
