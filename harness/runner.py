@@ -1,4 +1,4 @@
-"""One cell from its protocol to its record: train, evaluate, record; each step skipped when it is complete."""
+"""The steps of a cell, from its protocol to its record: each keeps the cell's state true, and is skipped when done."""
 
 from __future__ import annotations
 
@@ -93,26 +93,13 @@ def check_inputs(jobs: Sequence[CellJob], evaluating: bool = True) -> None:
             evaluation.problems_of(evaluation.plans_from_protocol(protocol))
 
 
-def run_cell(job: CellJob, ray_address: str, report: Report | None = None) -> Record:
-    """Train, evaluate and record the cell, or what of it is not done yet.
+def train_only(job: CellJob, ray_address: str, report: Report | None = None) -> TrainingResult:
+    """Train the cell, if it is not trained.
 
     Raises:
-        CellFailedError: a step failed; the state and a record with status ``failed`` say why.
+        CellFailedError: training failed; the cell's state says why.
         KeyboardInterrupt: the state is ``interrupted``; the same call continues.
     """
-    with job.run.locked():
-        done = existing_record(job)
-        if done is not None:
-            return done
-        result = _train(job, ray_address, report)
-        if result.collapse:
-            return _record(job, "collapsed", result)
-        samples = _evaluate(job, report)
-        return _record(job, "done", result, samples)
-
-
-def train_only(job: CellJob, ray_address: str, report: Report | None = None) -> TrainingResult:
-    """Train the cell, if it is not trained."""
     with job.run.locked():
         return _train(job, ray_address, report)
 
@@ -122,6 +109,8 @@ def evaluate_only(job: CellJob, report: Report | None = None) -> Record:
 
     Raises:
         UserError: it is not trained yet.
+        CellFailedError: the evaluation failed; the cell's state says why.
+        KeyboardInterrupt: the state is ``interrupted``; the same call continues.
     """
     with job.run.locked():
         done = existing_record(job)
