@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -46,7 +46,6 @@ class CellJob:
     protocol: Protocol
     cell: Cell
     places: Places
-    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
     command: Sequence[str] | None = None
 
     @property
@@ -86,7 +85,7 @@ def check_inputs(jobs: Sequence[CellJob], evaluating: bool = True) -> None:
         UserError: a method, its hyperparameters, the training set or a held-out task cannot be used.
     """
     for job in {(job.protocol.id, job.cell.method): job for job in jobs}.values():
-        training.build_method(job.protocol, job.cell.method, job.hyperparameters)
+        training.build_method(job.protocol, job.cell.method)
     for protocol in {job.protocol.id: job.protocol for job in jobs}.values():
         training.training_problems(protocol.data.train)
         if evaluating:
@@ -162,7 +161,6 @@ def _train(job: CellJob, ray_address: str, report: Report | None) -> TrainingRes
             job.run,
             model,
             ray_address,
-            hyperparameters=dict(job.hyperparameters),
             progress=progress,
         )
         if result.collapse:
@@ -276,7 +274,7 @@ def _record(
         job.cell,
         job.run,
         resolve_model(job.protocol.model(job.cell.model)),
-        training.worker_spec(job.protocol, job.cell, job.run, dict(job.hyperparameters)),
+        training.worker_spec(job.protocol, job.cell, job.run),
         state,
         job.places.results,
         status=status,
