@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from harness.protocol import Protocol, available, drift, load_protocol, unknown_value
 from harness.records import Seeds
@@ -106,15 +105,13 @@ def cells(
     ]
 
 
-def deviations(protocol: Protocol, cell: Cell, overrides: Mapping[str, Any] | None = None) -> list[str]:
+def deviations(protocol: Protocol, cell: Cell) -> list[str]:
     """How a run of ``cell`` differs from the protocol that this package ships, one line each.
 
-    Empty: the run is in the closed division. ``overrides`` are dotted names with other values; those of the sections
-    ``runtime`` and ``planning`` do not count.
+    Empty: the run is in the closed division. The sections ``runtime`` and ``planning`` do not count.
     """
-    used = protocol.with_overrides(overrides) if overrides else protocol
-    stated = load_protocol(used.base_id) if used.base_id in available() else used
-    lines = drift(used)
+    stated = load_protocol(protocol.base_id) if protocol.base_id in available() else protocol
+    lines = drift(protocol)
     if cell.reuse not in stated.reuse.ratios:
         known = ", ".join(map(str, stated.reuse.ratios))
         lines.append(f"reuse: N = {cell.reuse} instead of one of {known}")

@@ -152,6 +152,12 @@ class Reward(_Section):
     wrong: float
     overlong: Overlong | None
 
+    @model_validator(mode="after")
+    def _right_is_better(self) -> Self:
+        if self.right <= self.wrong:
+            raise ValueError(f"right ({self.right:g}) must be greater than wrong ({self.wrong:g})")
+        return self
+
 
 class Advantage(_Section):
     """``group_norm``: (reward - mean) / standard deviation inside the responses to one prompt."""

@@ -150,12 +150,6 @@ class Queue:
         """Let a job wait."""
         heapq.heappush(self._waiting[job.need], (_ORDER[job.stage], -job.seconds, job.id, job))
 
-    def drain(self) -> list[Job]:
-        """Take all jobs out, in no particular order."""
-        jobs = [entry[-1] for heap in self._waiting.values() for entry in heap]
-        self._waiting.clear()
-        return jobs
-
     def start(self, nodes: Nodes, avoiding: Collection[str] = ()) -> list[tuple[Job, tuple[str, ...]]]:
         """Start what can start now, not on the nodes to be avoided: claims the GPUs, and returns jobs with nodes."""
         started: list[tuple[Job, tuple[str, ...]]] = []

@@ -144,7 +144,11 @@ class TaskResult(_Part):
 
 
 class TrainingSummary(_Part):
-    """What `updates.jsonl` says, in short. Scores are normalised rewards (mean reward + 1) / 2, in [0, 1]."""
+    """What `updates.jsonl` says, in short.
+
+    Scores are mean rewards on the scale on which all wrong is 0 and all right is 1, so (mean reward + 1) / 2 with the
+    paper's +1 and -1. They are at most 1, and below 0 only where a penalty for length is part of the reward.
+    """
 
     updates: int
     rollouts: int

@@ -1,11 +1,11 @@
-"""One cell from its protocol to its record: train, evaluate, record; each step skipped when it is complete."""
+"""The steps of a cell, from its protocol to its record: each keeps the cell's state true, and is skipped when done."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -46,7 +46,6 @@ class CellJob:
     protocol: Protocol
     cell: Cell
     places: Places
-    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
     command: Sequence[str] | None = None
 
     @property
@@ -86,33 +85,20 @@ def check_inputs(jobs: Sequence[CellJob], evaluating: bool = True) -> None:
         UserError: a method, its hyperparameters, the training set or a held-out task cannot be used.
     """
     for job in {(job.protocol.id, job.cell.method): job for job in jobs}.values():
-        training.build_method(job.protocol, job.cell.method, job.hyperparameters)
+        training.build_method(job.protocol, job.cell.method)
     for protocol in {job.protocol.id: job.protocol for job in jobs}.values():
         training.training_problems(protocol.data.train)
         if evaluating:
             evaluation.problems_of(evaluation.plans_from_protocol(protocol))
 
 
-def run_cell(job: CellJob, ray_address: str, report: Report | None = None) -> Record:
-    """Train, evaluate and record the cell, or what of it is not done yet.
+def train_only(job: CellJob, ray_address: str, report: Report | None = None) -> TrainingResult:
+    """Train the cell, if it is not trained.
 
     Raises:
-        CellFailedError: a step failed; the state and a record with status ``failed`` say why.
+        CellFailedError: training failed; the cell's state says why.
         KeyboardInterrupt: the state is ``interrupted``; the same call continues.
     """
-    with job.run.locked():
-        done = existing_record(job)
-        if done is not None:
-            return done
-        result = _train(job, ray_address, report)
-        if result.collapse:
-            return _record(job, "collapsed", result)
-        samples = _evaluate(job, report)
-        return _record(job, "done", result, samples)
-
-
-def train_only(job: CellJob, ray_address: str, report: Report | None = None) -> TrainingResult:
-    """Train the cell, if it is not trained."""
     with job.run.locked():
         return _train(job, ray_address, report)
 
@@ -122,6 +108,8 @@ def evaluate_only(job: CellJob, report: Report | None = None) -> Record:
 
     Raises:
         UserError: it is not trained yet.
+        CellFailedError: the evaluation failed; the cell's state says why.
+        KeyboardInterrupt: the state is ``interrupted``; the same call continues.
     """
     with job.run.locked():
         done = existing_record(job)
@@ -173,7 +161,6 @@ def _train(job: CellJob, ray_address: str, report: Report | None) -> TrainingRes
             job.run,
             model,
             ray_address,
-            hyperparameters=dict(job.hyperparameters),
             progress=progress,
         )
         if result.collapse:
@@ -287,7 +274,7 @@ def _record(
         job.cell,
         job.run,
         resolve_model(job.protocol.model(job.cell.model)),
-        training.worker_spec(job.protocol, job.cell, job.run, dict(job.hyperparameters)),
+        training.worker_spec(job.protocol, job.cell, job.run),
         state,
         job.places.results,
         status=status,

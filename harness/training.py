@@ -10,10 +10,9 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import methods
 from harness import data_only
@@ -158,7 +157,6 @@ def train_cell(
     model: Path,
     ray_address: str,
     *,
-    hyperparameters: dict[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> TrainingResult:
     """Train the cell to its end, or return at once when that is done. Continues from the last complete checkpoint.
@@ -171,7 +169,7 @@ def train_cell(
         return read_result(run)
     run.training.mkdir(parents=True, exist_ok=True)
     write_prompts(protocol, cell, model, run.prompts)
-    spec = worker_spec(protocol, cell, run, hyperparameters)
+    spec = worker_spec(protocol, cell, run)
     arguments = training_arguments(protocol, cell, _paths(run, model), protocol.runtime)
     shutil.rmtree(run.final, ignore_errors=True)
     drop_incomplete_checkpoints(run)
@@ -183,15 +181,14 @@ def train_cell(
     return result
 
 
-def build_method(protocol: Protocol, name: str, hyperparameters: Mapping[str, Any] | None = None) -> methods.Method:
-    """A method as the protocol runs it.
+def build_method(protocol: Protocol, name: str) -> methods.Method:
+    """A method as the protocol runs it: with the protocol's hyperparameters, and its own defaults for the rest.
 
     Raises:
         UserError: there is none of that name, or it does not take these hyperparameters.
     """
-    given = dict(protocol.methods.hyperparameters.get(name, {})) | dict(hyperparameters or {})
     try:
-        return methods.get(name)(**given)
+        return methods.get(name)(**protocol.methods.hyperparameters.get(name, {}))
     except ValueError as error:
         raise UserError(f"protocol {protocol.id}: field methods.hyperparameters.{name}: {error}") from error
     except Exception as error:
@@ -200,11 +197,9 @@ def build_method(protocol: Protocol, name: str, hyperparameters: Mapping[str, An
         ) from error
 
 
-def worker_spec(
-    protocol: Protocol, cell: Cell, run: RunDirectory, hyperparameters: dict[str, Any] | None = None
-) -> WorkerSpec:
+def worker_spec(protocol: Protocol, cell: Cell, run: RunDirectory) -> WorkerSpec:
     """What the workers are told. The method is built here once, so that a wrong hyperparameter stops before Ray."""
-    method = build_method(protocol, cell.method, hyperparameters)
+    method = build_method(protocol, cell.method)
     grader = "published" if protocol.reward.grader == "chain" else protocol.reward.grader
     return WorkerSpec(
         method=cell.method,

@@ -35,8 +35,6 @@ DESCRIPTIONS = {
     "published_heldout": "held-out numbers as the paper printed them: reference, not reproduced",
     "published_training": "training scores as the paper printed them: reference, not reproduced",
 }
-LARGE = frozenset({"samples"})
-"""Tables that are made only when asked for."""
 
 
 def export_tables(results: tables.Results, *, samples: bool = False) -> dict[str, pd.DataFrame]:

@@ -645,11 +645,3 @@ def t_half_width(spread: ArrayLike, count: ArrayLike, *, level: float = LEVEL) -
     with np.errstate(invalid="ignore", divide="ignore"):
         half = stats.t.ppf((1 + level) / 2, np.where(n > 1, n - 1, np.nan)) * np.asarray(spread, dtype=float)
         return np.asarray(half / np.sqrt(n), dtype=float)
-
-
-def area_under_curve(updates: ArrayLike, scores: ArrayLike) -> float:
-    """Mean height of the curve (trapezoids) over the updates it spans: the area divided by the length."""
-    x, y = np.asarray(updates, dtype=float), np.asarray(scores, dtype=float)
-    if x.size == 1:
-        return float(y[0])
-    return float(np.trapezoid(y, x) / (x[-1] - x[0]))

@@ -10,30 +10,6 @@ from tasks.grading import DEFAULT_TIMEOUT, Grader, GradeRequest, grade_many
 
 
 @dataclass(frozen=True)
-class Overlong:
-    """Linear penalty for long responses: 0 up to ``start`` tokens, falling to ``-penalty`` at ``end`` and beyond.
-
-    Raises:
-        ValueError: the tokens do not ascend, or the penalty is negative.
-    """
-
-    start: int
-    end: int
-    penalty: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.start < self.end:
-            raise ValueError(f"overlong: start {self.start} must be at least 0 and below end {self.end}")
-        if self.penalty < 0:
-            raise ValueError(f"overlong: penalty {self.penalty} must not be negative")
-
-    def __call__(self, length: int) -> float:
-        """What is added to the reward of a response of ``length`` tokens."""
-        share = (length - self.start) / (self.end - self.start)
-        return -self.penalty * min(max(share, 0.0), 1.0) + 0.0  # never -0.0
-
-
-@dataclass(frozen=True)
 class RewardBatch:
     """Rewards of a batch, in its order, and what the graders said about it.
 
@@ -59,12 +35,12 @@ def rewards(
     right: float = 1.0,
     wrong: float = -1.0,
     finished: Sequence[bool] | None = None,
-    lengths: Sequence[int] | None = None,
-    overlong: Overlong | None = None,
     workers: int | None = None,
     timeout: float = DEFAULT_TIMEOUT,
 ) -> RewardBatch:
     """Reward responses by the verdict of one grader; the other is asked too, for the count of disagreements.
+
+    A protocol's penalty for overlong responses is added by OpenRLHF (`harness.openrlhf.arguments`), not here.
 
     Args:
         responses: texts of the model.
@@ -74,21 +50,17 @@ def rewards(
         right: reward of a right answer.
         wrong: reward of a wrong answer, and of one on which the grader gave no verdict.
         finished: whether each response ended by itself; None: all did.
-        lengths: tokens of each response; needed with ``overlong``.
-        overlong: penalty for length, added to the reward.
         workers: grading processes; None: as many as processors.
         timeout: processor seconds for each grader and answer.
 
     Raises:
-        ValueError: the sequences differ in length, or ``lengths`` is missing.
+        ValueError: the sequences differ in length, or there is no such grader.
     """
     if grader not in ("published", "audited"):
         raise ValueError(f"grader must be 'published' or 'audited', not {grader!r}")
-    for name, given in (("golds", golds), ("finished", finished), ("lengths", lengths)):
+    for name, given in (("golds", golds), ("finished", finished)):
         if given is not None and len(given) != len(responses):
             raise ValueError(f"{name} has {len(given)} entries for {len(responses)} responses")
-    if overlong is not None and lengths is None:
-        raise ValueError("lengths are needed for the overlong penalty")
     ended = finished if finished is not None else [True] * len(responses)
     grades = grade_many(
         [
@@ -100,8 +72,6 @@ def rewards(
     )
     verdicts = [grade.audited if grader == "audited" else grade.published for grade in grades]
     values = [right if verdict == "right" else wrong for verdict in verdicts]
-    if overlong is not None and lengths is not None:
-        values = [value + overlong(length) for value, length in zip(values, lengths, strict=True)]
     return RewardBatch(
         rewards=values,
         disagreements=sum(grade.audited != grade.published for grade in grades),

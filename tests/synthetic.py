@@ -32,14 +32,6 @@ from tasks import chain, datasets
 TITLES = {"grpo": "GRPO", "gspo": "GSPO", "vespo": "VESPO", "respo": "ReSPO", "reinforce": "REINFORCE"}
 LIFT = {"grpo": 0.0, "gspo": 0.05, "vespo": 0.45, "respo": 0.75, "reinforce": -0.6}
 TINY_TASKS = {f"tiny_sum{digits}": (30, 4) for digits in (3, 4, 5, 6, 7, 8)}
-PAPER_TASKS = {
-    "aime25": (30, 16),
-    "aime24": (30, 16),
-    "amc23": (40, 16),
-    "olympiadbench": (674, 4),
-    "minerva_math": (272, 4),
-    "math500": (500, 4),
-}
 SAMPLES_SCHEMA = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in COLUMNS.items()])
 
 

@@ -116,7 +116,7 @@ class MethodTrainer(_BaseTrainer):  # type: ignore[misc]
                 "mini_batch": update - 1 - self._first_update,
                 "loss": sums["loss"] / micro_batches,
                 "reward": sums["reward"] / responses,
-                "score": (self._rollout_reward + 1) / 2,
+                "score": self._spec.reward.score(self._rollout_reward),
                 "learning_rate": float(status["metrics"]["actor_lr"]),
                 "gradient_norm": float(status["metrics"]["actor_grad_norm"]),
                 "truncated": sums["truncated"] / responses,

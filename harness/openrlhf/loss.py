@@ -44,7 +44,20 @@ class MethodLoss(nn.Module):
         rollout_log_probs: Tensor | None = None,
         **batch: Any,
     ) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        """Return OpenRLHF's five values: loss, clip ratio, approximate KL, and two that are off."""
+        """The method's loss, as OpenRLHF asks for it.
+
+        Args:
+            log_probs: log-probabilities (nats) under the current policy, [batch, tokens]; carries the gradient.
+            old_log_probs: those before the first update of the rollout batch; shape as above, like the next three.
+            advantages: of the response, repeated on each of its tokens.
+            action_mask: 1 on response tokens.
+            rollout_log_probs: what the engine reported.
+            batch: the normalisers of `methods.LossInputs`.
+
+        Returns:
+            OpenRLHF's five values: the loss; the method's clip fraction, 0 where it reports none; the mean over tokens
+            of log pi_old - log pi, an estimate of KL(pi_old || pi) in nats; and two that are off.
+        """
         inputs = LossInputs(log_probs, old_log_probs, advantages, action_mask, rollout_log_probs, **batch)
         outputs = self.method(inputs)
         with torch.no_grad():

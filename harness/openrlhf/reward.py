@@ -18,7 +18,17 @@ def _worker_spec() -> WorkerSpec:
 
 
 def reward_func(queries: list[str], prompts: list[str], labels: list[str]) -> dict[str, Any]:
-    """Rewards of decoded prompt-and-response texts; a label is JSON with ``gold``, ``row`` and ``eos``."""
+    """Rewards in the form that OpenRLHF reads; it asks for one response at a time.
+
+    Args:
+        queries: decoded texts, each a prompt and its response with the end token, if there is one.
+        prompts: their prompts.
+        labels: JSON with the answer (``gold``), the number of the prompt's ``row`` and the end token (``eos``).
+
+    Returns:
+        ``rewards`` and ``scores``: the same float32 tensor, [responses]; ``extra_logs``: two such tensors, on how many
+        responses the graders disagree and how many the rewarding one gave no verdict on, repeated for each response.
+    """
     facts = [json.loads(label) for label in labels]
     responses = [query[len(prompt) :] for query, prompt in zip(queries, prompts, strict=True)]
     finished = [response.endswith(fact["eos"]) for response, fact in zip(responses, facts, strict=True)]

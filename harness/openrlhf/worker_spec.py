@@ -20,6 +20,14 @@ class RewardSpec(BaseModel):
     right: float
     wrong: float
 
+    def score(self, mean_reward: float) -> float:
+        """The training score of a rollout batch: 0 when all is wrong, 1 when all is right.
+
+        With the paper's rewards of +1 and -1 it is (mean reward + 1) / 2. A penalty for length is part of the reward,
+        and can take it below 0.
+        """
+        return (mean_reward - self.wrong) / (self.right - self.wrong)
+
 
 class WorkerSpec(BaseModel):
     """One cell, as its workers see it. ``source_sha256`` is what the driver believes the loss to be."""

@@ -73,7 +73,6 @@ class Row:
     audited_errors: int
 
 
-_OTHER = re.compile(r"=|<|>|\\[lg]eq?(?:slant)?(?![a-z])|\\in(?![a-z])|\\pm|:|\\%|\\text|\\mbox|\\\$|\\\{|where")
 _NUMERALS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 

@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from harness.protocol import load_protocol
 from harness.tiny_model import tiny_model
+from methods import LossInputs, get
 from tasks import chain
 
 SHOWN = (1, 2, 4, 8, 16, 31)
@@ -37,11 +38,15 @@ def main() -> None:
     golds = [one["answer"] for one in problems for _ in range(8)]
     right = torch.tensor([float(text.endswith(f"={gold}")) for text, gold in zip(texts, golds, strict=True)])
     reward = right.view(-1, 8)
-    advantage = ((reward - reward.mean(1, keepdim=True)) / (reward.std(1, keepdim=True) + 1e-6)).flatten()
+    advantage = ((reward - reward.mean(1, keepdim=True)) / (reward.std(1, keepdim=True) + 1e-9)).flatten()
 
     optimizer = torch.optim.AdamW(
-        policy.parameters(), lr=protocol.optimiser.learning_rate, betas=protocol.optimiser.betas, weight_decay=0.1
+        policy.parameters(),
+        lr=protocol.optimiser.learning_rate,
+        betas=protocol.optimiser.betas,
+        weight_decay=protocol.optimiser.weight_decay,
     )
+    grpo = get("grpo")()
     held = slice(0, MINI_BATCH)
     low = _rounded(policy)
     old = {
@@ -56,15 +61,15 @@ def main() -> None:
     forward = old["bfloat16"] - old["float32"]
     print(f"log-probability of a response, bfloat16 less float32: standard deviation {forward.std():.3f}\n")
     print(
-        "| updates | sd of log W, float32 | sd of bfloat16 less float32 | per token | GSPO clips, float32 | bfloat16 |"
+        "| updates | sd of log W, float32 | sd of bfloat16 less float32 | per token "
+        "| outside GSPO's bounds, float32 | bfloat16 |"
     )
     print("| ---: | ---: | ---: | ---: | ---: | ---: |")
     for update in range(1, max(SHOWN) + 1):
         rows = slice(update * MINI_BATCH, (update + 1) * MINI_BATCH)
         log_probs = _token_log_probs(policy, tokens[rows], prompt_width)
-        ratio = (log_probs - before[rows]).exp()
-        gain = torch.minimum(ratio * advantage[rows, None], ratio.clamp(0.8, 1.2) * advantage[rows, None])
-        loss = -((gain * mask[rows]).sum(1) / mask[rows].sum(1)).mean()
+        inputs = LossInputs(log_probs, before[rows], advantage[rows, None].expand_as(log_probs), mask[rows])
+        loss = grpo(inputs).loss
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)

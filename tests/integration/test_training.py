@@ -35,6 +35,14 @@ def test_every_rollout_batch_feeds_n_updates_and_the_run_ends_on_time(trained: T
     assert {line["responses"] for line in run.updates} == {tied_smoke.responses_per_update}
 
 
+def test_the_score_is_the_mean_reward_of_the_rollout_batch(trained: Train) -> None:
+    updates = trained("grpo", "first").updates
+    for batch in (updates[:4], updates[4:]):
+        mean = math.fsum(line["reward"] for line in batch) / 4
+        assert {line["score"] for line in batch} == {batch[0]["score"]}
+        assert math.isclose(batch[0]["score"], (mean + 1) / 2, rel_tol=1e-5)
+
+
 def test_old_log_probs_are_those_before_the_first_update(trained: Train) -> None:
     for line in trained("grpo", "first").updates:
         extremes = [abs(part[name]) for part in signs(line) for name in ("min", "max")]

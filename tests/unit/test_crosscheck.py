@@ -9,7 +9,19 @@ from pathlib import Path
 import pytest
 
 from methods.errors import UserError
-from tests.crosscheck.compare import SCORES, TRL_RESULTS, Run, differing, our_runs, pooled, report, rows, trl_runs
+from tests.crosscheck.compare import (
+    DIAGNOSTICS,
+    SCORES,
+    TRL_RESULTS,
+    Run,
+    differing,
+    equal_losses,
+    our_runs,
+    pooled,
+    report,
+    rows,
+    trl_runs,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(TRL_RESULTS.rglob("*.json"))
@@ -40,6 +52,28 @@ def test_the_trainers_agree() -> None:
     ours, theirs = our_runs(ROOT / "results"), trl_runs(MASTER)
     assert all(len(runs) > 1 and len(ours[setting]) > 1 for setting, runs in theirs.items())
     assert not differing(rows(ours, theirs, SCORES))
+
+
+def test_the_document_says_what_the_runs_say() -> None:
+    document = (ROOT / "docs" / "crosscheck.md").read_text(encoding="utf-8")
+    ours, theirs = our_runs(ROOT / "results"), trl_runs(MASTER)
+    tables = f"{equal_losses(sorted(TRL_RESULTS.iterdir()))}\n{report(ours, theirs)}"
+    lines = [line for line in tables.splitlines() if line.startswith(("| grpo", "| gspo"))]
+    assert len(lines) == 2 + 4 * (len(SCORES) + len(DIAGNOSTICS))
+    assert [line for line in lines if line not in document] == []
+    prose = " ".join(document.split())
+    early, late, mean = (pooled(ours, theirs, name) for name in SCORES)
+    for found, said in ((early, "our early score is {:.1f} points above TRL's"), (late, "the late one {:.1f} below")):
+        assert (
+            f"{said.format(abs(100 * found.difference))} ({100 * found.low:+.1f} to {100 * found.high:+.1f})" in prose
+        )
+    assert f"the mean over the run {abs(100 * mean.difference):.1f} below" in prose
+    diagnostics = rows(ours, theirs, DIAGNOSTICS)
+    apart = [row for row in diagnostics if row.comparison.low > 0 or row.comparison.high < 0]
+    assert {row.setting[0] for row in apart} == {"gspo"}
+    assert (len(apart), len(diagnostics)) == (3, 20)
+    assert f"the smallest p being {min(row.p_value for row in diagnostics):.3f}" in prose
+    assert not differing(diagnostics)
 
 
 def test_a_difference_would_be_found() -> None:

@@ -11,7 +11,7 @@ from tasks.grading import Grade, GradeRequest, grade_many
 from tasks.grading.extract import last_box, last_result
 from tasks.grading.repairs import REPAIRS, repaired
 from tasks.grading.rules import RULES, rule_of
-from tasks.reward import Overlong, chance_rewards, rewards
+from tasks.reward import chance_rewards, rewards
 
 
 @pytest.mark.parametrize(
@@ -170,17 +170,6 @@ def test_an_error_earns_the_reward_of_a_wrong_answer_and_is_counted():
     assert batch.errors == 1
 
 
-def test_overlong_penalty():
-    """The published one: 0 at 4,096 tokens, -1 at 8,192, linear between."""
-    penalty = Overlong(4096, 8192)
-    assert [penalty(length) for length in (0, 4096, 5120, 6144, 8192, 9000)] == [0.0, 0.0, -0.25, -0.5, -1.0, -1.0]
-    batch = rewards(
-        ["1=2", "1=2", "1=3"], ["2", "2", "2"], task="chain", grader="published", lengths=[4096, 8192, 6144],
-        overlong=penalty,
-    )  # fmt: skip
-    assert batch.rewards == [1.0, 0.0, -1.5]
-
-
 def test_truncated_chains_are_not_rewarded():
     batch = rewards(["1=2", "1=2"], ["2", "2"], task="chain", grader="audited", finished=[True, False])
     assert batch.rewards == [1.0, -1.0]
@@ -191,8 +180,6 @@ def test_truncated_chains_are_not_rewarded():
     [
         ({"golds": ["2"]}, "golds has 1 entries for 2"),
         ({"finished": [True]}, "finished has 1"),
-        ({"lengths": [1, 2, 3]}, "lengths has 3"),
-        ({"overlong": Overlong(1, 2)}, "lengths are needed"),
         ({"grader": "both"}, "grader must be"),
     ],
 )
@@ -200,12 +187,6 @@ def test_rewards_refuse_what_does_not_fit(change, said):
     arguments = {"golds": ["2", "2"], "task": "chain", "grader": "audited"} | change
     with pytest.raises(ValueError, match=said):
         rewards(["1=2", "1=2"], **arguments)
-
-
-@pytest.mark.parametrize(("start", "end", "penalty"), [(5, 5, 1.0), (-1, 5, 1.0), (9, 5, 1.0), (1, 5, -1.0)])
-def test_overlong_refuses(start, end, penalty):
-    with pytest.raises(ValueError, match="overlong"):
-        Overlong(start, end, penalty)
 
 
 def test_chance_rewards_know_nothing_of_the_answer():

@@ -80,7 +80,7 @@ class TestDeviations:
     def test_further_seed_and_other_hardware_stay_inside(self) -> None:
         protocol = load_protocol("tiny")
         cell = cells(protocol, seeds=[11])[0]
-        assert deviations(protocol, cell, {"runtime.engines": 2}) == []
+        assert deviations(protocol.with_overrides({"runtime.engines": 2}), cell) == []
 
     def test_other_reuse_ratio(self) -> None:
         protocol = load_protocol("tiny")
@@ -88,9 +88,8 @@ class TestDeviations:
         assert deviations(protocol, cell) == ["reuse: N = 1 instead of one of 8, 16, 32"]
 
     def test_other_value(self) -> None:
-        protocol = load_protocol("tiny")
-        cell = cells(protocol)[0]
-        assert deviations(protocol, cell, {"rollout.top_p": 0.9}) == ["rollout.top_p: 0.9 instead of 1.0"]
+        protocol = load_protocol("tiny").with_overrides({"rollout.top_p": 0.9})
+        assert deviations(protocol, cells(protocol)[0]) == ["rollout.top_p: 0.9 instead of 1.0"]
 
     def test_installed_method_that_the_protocol_does_not_list(self) -> None:
         whole = load_protocol("tiny")

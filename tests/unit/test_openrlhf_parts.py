@@ -103,6 +103,14 @@ def test_the_reward_asks_for_the_end_token(monkeypatch: pytest.MonkeyPatch) -> N
     reward._worker_spec.cache_clear()
 
 
+def test_the_score_is_0_when_all_is_wrong_and_1_when_all_is_right() -> None:
+    published = spec().reward
+    assert [published.score(mean) for mean in (-1.0, -0.25, 0.0, 1.0)] == [0.0, 0.375, 0.5, 1.0]
+    assert published.score(-2.0) == -0.5  # all wrong, and all as long as they may be
+    other = published.model_copy(update={"right": 10.0, "wrong": 0.0})
+    assert [other.score(mean) for mean in (0.0, 2.5, 10.0)] == [0.0, 0.25, 1.0]
+
+
 def test_the_reward_says_when_the_graders_disagree(monkeypatch: pytest.MonkeyPatch) -> None:
     from harness.openrlhf import reward
 

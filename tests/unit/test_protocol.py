@@ -435,6 +435,12 @@ class TestRuntime:
                 Runtime.model_validate(base | wrong)
 
 
+def test_a_right_answer_must_earn_more_than_a_wrong_one() -> None:
+    for wrong in (1.0, 2.0):
+        with pytest.raises(UserError, match=r"field reward: .*right \(1\) must be greater than wrong"):
+            load_protocol("tiny").with_overrides({"reward.wrong": wrong})
+
+
 def test_overlong_must_grow() -> None:
     with pytest.raises(ValueError, match="greater than start"):
         Overlong(start=10, end=10, penalty=-1)

@@ -395,11 +395,6 @@ def test_one_seed_cannot_contradict_a_published_number():
     assert statistics.check_published_seeds(0.3, [0.31]).verdict == "inconclusive"
 
 
-def test_the_area_under_a_curve_is_its_mean_height():
-    assert statistics.area_under_curve([0, 1, 3], [0, 1, 1]) == pytest.approx(2.5 / 3)
-    assert statistics.area_under_curve([5], [0.4]) == 0.4
-
-
 def test_t_half_width_matches_scipy_and_is_unknown_for_one():
     values = np.array([0.1, 0.4, 0.2])
     expected = stats.t.interval(0.95, 2, loc=0, scale=stats.sem(values))[1]

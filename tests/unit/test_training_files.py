@@ -110,8 +110,9 @@ def test_a_first_checkpoint_that_was_cut_short_leaves_nothing(tmp_path: Path) ->
 
 
 def test_a_wrong_hyperparameter_stops_before_anything_is_started(tmp_path: Path) -> None:
+    changed = TINY.with_overrides({"methods.hyperparameters.grpo": {"clip_hihg": 0.3}})
     with pytest.raises(UserError, match=r"methods\.hyperparameters\.grpo: .*clip_hihg"):
-        training.worker_spec(TINY, CELL, RunDirectory(tmp_path), {"clip_hihg": 0.3})
+        training.worker_spec(changed, CELL, RunDirectory(tmp_path))
 
 
 def test_the_last_error_line_is_found_in_a_log(tmp_path: Path) -> None:
