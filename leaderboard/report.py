@@ -150,7 +150,7 @@ class _Chosen:
                 line
                 for record in records
                 if record.training
-                for line in read_updates(record_folder(paths[record.id]) / record.training.curve.path)
+                for line in read_updates(record_folder(paths[record.id]) / record.training.curve.path, record.training)
             ]
             for cell, records in self.trained.items()
         }
