@@ -154,7 +154,8 @@ class Cell:
 
     def fork_server(self) -> list[int]:
         assert self.driver
-        children = Path(f"/proc/{self.driver.pid}/task/{self.driver.pid}/children").read_text().split()
+        lists = Path(f"/proc/{self.driver.pid}/task").glob("*/children")  # another thread starts another server
+        children = [pid for path in lists for pid in path.read_text().split()]
         return [int(pid) for pid in children if b"harness.fork_server" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
     def the_driver(self) -> list[int]:
