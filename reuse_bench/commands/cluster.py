@@ -72,7 +72,7 @@ def run_on_cluster(
     """
     from harness.ray_cluster import cells_that_fit, gpus_by_node, import_ray, ray_cluster
     from harness.runner import check_inputs, existing_record
-    from harness.scheduler import items_of, run_grid
+    from harness.scheduler import driver_lock, items_of, run_grid
 
     waiting = [job for job in jobs if existing_record(job) is None]
     for job in jobs:
@@ -83,6 +83,8 @@ def run_on_cluster(
     import_ray()  # before a model is made for minutes: say what is not installed
     check_inputs(waiting)
     runs = jobs[0].places.runs.resolve()
+    with driver_lock(runs):  # and that somebody else is at work here
+        pass
     local = min(at_once or cells_that_fit(), len(waiting))
     gpus = local * max(job.protocol.runtime.gpus for job in waiting)
     if address is None and not ignore_disk:

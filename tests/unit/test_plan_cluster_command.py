@@ -87,6 +87,15 @@ def test_interrupted(grid: Grid) -> None:
     assert "This continues: reuse-bench" in result.output
 
 
+def test_a_second_driver_is_refused_before_a_ray_is_started(grid: Grid, tmp_path: Path) -> None:
+    with (
+        driver_lock(tmp_path / "runs"),
+        pytest.raises(UserError, match=r"another reuse-bench run \(process \d+\) is working in this folder"),
+    ):
+        run()
+    assert grid.addresses == []
+
+
 def test_gpus_per_cell(grid: Grid) -> None:
     run("--gpus-per-cell", "4")
     assert {item.work.runtime.gpus for item in grid.items} == {4}
