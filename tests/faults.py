@@ -26,6 +26,7 @@ from typing import Any, Literal
 
 from harness import lifetime
 from harness.evaluation import responses_done
+from harness.ray_cluster import NICENESS
 from harness.run_directory import RunDirectory
 from harness.scheduler import read_journal
 
@@ -222,21 +223,22 @@ def fault(
     """
     cell.reach(stage, beyond)
     evaluating = stage == "evaluation"
-    trainer = cell.trainer()
+    working = cell.evaluation() if evaluating else cell.trainer()
     do()
     moment = time.monotonic()
     if driver_dies:
         assert cell.driver
         cell.driver.wait()
+        cell.start()
+    # What is not killed itself goes on for a moment, before it sees that its node or its driver is gone.
+    cell.wait(lambda: not set(working) & {one.pid for one in cell.members()})
     at = responses_done(cell.run.evaluation) if evaluating else len(cell.updates())
     saved = cell.saved()
-    if driver_dies:
-        cell.start()
     if evaluating:
         kept = at
         cell.wait(lambda: responses_done(cell.run.evaluation) > at or recorded(cell))
     else:
-        cell.wait(lambda: (now := cell.trainer()) and now != trainer)
+        cell.wait(lambda: (now := cell.trainer()) and now != working)
         kept = saved
         cell.wait(lambda: len(cell.updates()) > saved)
     seconds = time.monotonic() - moment
@@ -287,6 +289,7 @@ def cluster() -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     os.environ.pop("RAY_ADDRESS", None)
+    os.environ[NICENESS] = "0"  # the nodes share one machine, and with the driver
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     head = {"num_cpus": 2, "num_gpus": 0, "include_dashboard": False, "object_store_memory": 200 << 20}
     found = Cluster(initialize_head=True, head_node_args=head)
