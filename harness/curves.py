@@ -16,12 +16,16 @@ Window = tuple[int, int]
 """First and last policy update, both included."""
 
 
-def read_updates(path: Path) -> list[dict[str, Any]]:
+def read_updates(path: Path, stated: TrainingSummary | None = None) -> list[dict[str, Any]]:
     """The lines of ``updates.jsonl``, in file order.
+
+    Args:
+        path: the file.
+        stated: what a record says of it, where the lines must be as many as that.
 
     Raises:
         UserError: the file cannot be read, a line is no JSON object with whole ``update`` and ``rollout`` and a finite
-            ``score``, or the updates are not 1, 2, 3, ...
+            ``score``, the updates are not 1, 2, 3, ..., or there are others than stated.
     """
     try:
         text = regular(path).read_text(encoding="utf-8")
@@ -43,6 +47,11 @@ def read_updates(path: Path) -> list[dict[str, Any]]:
         if not isinstance(score, int | float) or not math.isfinite(score):
             raise _damaged(path, number, f"field score is {score!r}, no finite number")
         lines.append(document)
+    if stated is not None and len(lines) != stated.updates:
+        raise UserError(
+            f"{path}: it has {len(lines)} policy updates, and its record says {stated.updates}: restore the file or "
+            "run the cell again"
+        )
     return lines
 
 

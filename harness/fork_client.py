@@ -3,7 +3,8 @@
 Run as a script, with the standard library only, so that it starts in a few milliseconds:
 ``python -I -S fork_client.py SOCKET [-m MODULE | -c CODE | SCRIPT] ARGUMENTS...``. The new process gets all open files
 of this one under their numbers. A signal that ends this process ends the other one, and so does the end of the process
-that started this one; the exit code is passed on. Where the server is gone, this process becomes the one asked for.
+that started this one; the exit code is passed on. Where the server has died, this one waits for the next; where there
+will be none, it becomes the process asked for.
 `harness.fork_server` is the other side.
 """
 
@@ -56,6 +57,8 @@ def main() -> int:
                 if os.getppid() != parent:
                     return 1  # who waits for the process is gone: let go of it, which ends it
                 continue
+            except ConnectionError:
+                part = b""
             if not part:
                 return 1  # the server is gone, and its children with it
             answer += part

@@ -6,7 +6,8 @@ small command takes the place of ``sys.executable``, also as Ray's ``py_executab
 `multiprocessing` (`harness.fork_client`). Without a server, `python_executable` is ``sys.executable``.
 
 Only for machines without CUDA. Nothing is computed before the fork: threads do not survive it. A process that is
-forked leads a session of its own, and ends when its client or the server does.
+forked leads a session of its own, and ends when its client or the server does. When the server dies, another one takes
+its place, and new processes wait for it.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ Nothing of this may import Ray, which reads a process's variables (the number of
 """
 MOST_FILES = 250
 """As many open files can be handed to a process at once; the system's limit is 253."""
+_LOG = logging.getLogger(__name__)
 SURVIVING_THREADS = {"jemalloc_bg_thd"}
 """Names of threads that their library starts again in the child: pyarrow's allocator does."""
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", cpu.THREADS_VARIABLE: "1"}
@@ -116,44 +118,104 @@ def fork_server() -> Iterator[None]:
         yield
         return
     with tempfile.TemporaryDirectory(prefix="reuse-bench-") as folder:
-        address, command, errors = str(Path(folder) / "socket"), Path(folder) / "python", Path(folder) / "errors"
+        address, command = str(Path(folder) / "socket"), Path(folder) / "python"
         command.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, "-I", "-S", str(CLIENT), address])} "$@"\n')
         command.chmod(0o700)
         Path(folder, WHOSE).write_text(_here())
-        search = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         around = os.environ.get(VARIABLE)
-        with errors.open("wb") as stream:
-            server = subprocess.Popen(
-                [sys.executable, "-m", "harness.fork_server", address],
-                env=os.environ
-                | cpu.environment()
-                | data_only.ENVIRONMENT
-                | ONE_THREAD
-                | {"PYTHONPATH": search},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stream,
-                start_new_session=True,
-            )
-        assert server.stdin
-        assert server.stdout
-        if server.stdout.readline():
-            os.environ[VARIABLE] = str(command)
-        else:
-            said = errors.read_text(errors="replace").strip().splitlines()
-            logging.getLogger(__name__).warning(
-                "reuse-bench: every process of this run imports the training stack anew, which makes a cell slower, "
-                "because the process that would do it once did not start: %s",
-                said[-1] if said else f"it ended with code {server.wait()}",
-            )
+        keeper = _Keeper(address)
         try:
+            if keeper.start():
+                os.environ[VARIABLE] = str(command)
             yield
         finally:
             os.environ.pop(VARIABLE, None)
             if around:
                 os.environ[VARIABLE] = around
-            server.stdin.close()
-            server.wait()
+            keeper.end()
+
+
+class _Keeper:
+    """Starts the server, and another one when it has died.
+
+    The socket that it listens at belongs to this process: who asks for a process in between waits for the next server.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.listener.bind(address)
+        self.listener.listen(64)
+        self.errors = Path(address).with_name("errors")
+        search = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        self.environment = {
+            **os.environ,
+            **cpu.environment(),
+            **data_only.ENVIRONMENT,
+            **ONE_THREAD,
+            "PYTHONPATH": search,
+        }
+        self.server: subprocess.Popen[bytes] | None = None
+        self.thread = threading.Thread(target=self._keep, daemon=True)
+        self.over = False
+        self.starting = threading.Lock()
+
+    def start(self) -> bool:
+        """Start a server, and go on to look after it; False when it has not got as far as to listen."""
+        if self._launch():
+            self.thread.start()
+            return True
+        self.listener.close()
+        return False
+
+    def end(self) -> None:
+        """End the server with its processes."""
+        with self.starting:
+            self.over = True
+        if self.server and self.server.stdin:
+            self.server.stdin.close()
+            self.server.wait()
+        if self.thread.is_alive():
+            self.thread.join()
+        self.listener.close()
+
+    def _keep(self) -> None:
+        assert self.server
+        while not self.over:
+            code = self.server.wait()
+            if not self.over:
+                _LOG.warning(
+                    "reuse-bench: the process that forks those of this run has ended (code %d), and they with it; "
+                    "another one takes its place",
+                    code,
+                )
+                if not self._launch():
+                    self.listener.close()  # from now on processes start by themselves
+                    return
+
+    def _launch(self) -> bool:
+        with self.starting, self.errors.open("wb") as stream:
+            if self.over:
+                return False
+            self.server = subprocess.Popen(
+                [sys.executable, "-m", "harness.fork_server", str(self.listener.fileno())],
+                env=self.environment,
+                pass_fds=[self.listener.fileno()],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stream,
+                start_new_session=True,
+            )
+        assert self.server.stdout
+        if self.server.stdout.readline():
+            return True
+        if not self.over:
+            said = self.errors.read_text(errors="replace").strip().splitlines()
+            _LOG.warning(
+                "reuse-bench: every process of this run imports the training stack anew, which makes a cell slower, "
+                "because the process that would do it once did not start: %s",
+                said[-1] if said else f"it ended with code {self.server.wait()}",
+            )
+        return False
 
 
 # The server ------------------------------------------------------------------------------------------------------
@@ -350,9 +412,7 @@ def main() -> None:
     threads = {(one / "comm").read_text().strip() for one in tasks}
     if threads - SURVIVING_THREADS or threading.active_count() > 1:
         raise SystemExit(f"a library has started threads, which a fork would lose: {sorted(threads)}")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.bind(sys.argv[1])
-        listener.listen(64)
+    with socket.socket(fileno=int(sys.argv[1])) as listener:
         os.write(ready, b"ready\n")
         os.close(ready)
         request: Any = _Server(listener).serve()

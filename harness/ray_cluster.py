@@ -22,6 +22,9 @@ _ON_LOOPBACK = {
     "GLOO_SOCKET_IFNAME": "lo",
     "VLLM_HOST_IP": LOOPBACK,
 }
+NICENESS = "RAY_worker_niceness"
+"""By how much a Ray that is started here lowers the priority of its workers: by 15 when it is not told, so that beside
+any other work on the machine they get next to nothing of it."""
 CELL_MEMORY_BYTES = 6 << 30
 """A tiny cell takes 4.7 GB at its peak, nearly all of it libraries in five processes."""
 _MAKE = "accelerator_type:"
@@ -68,6 +71,7 @@ def ray_cluster(address: str | None, *, cells_at_once: int = 1, pretend_gpus: in
     import ray
 
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault(NICENESS, "0")
     with on_loopback() if address is None else nullcontext(), fork_server() if address is None else nullcontext():
         _connect(address, cells_at_once, pretend_gpus)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -58,6 +59,11 @@ class CellJob:
         """Where the cell's record is, or will be."""
         return self.places.results / f"{self.cell.id}.json"
 
+    @property
+    def has_record(self) -> bool:
+        """Whether something is there, a symbolic link that leads nowhere included: then the record is elsewhere."""
+        return os.path.lexists(self.record_path)
+
 
 def existing_record(job: CellJob) -> Record | None:
     """The cell's record, if it is there and was made under this very protocol.
@@ -67,7 +73,7 @@ def existing_record(job: CellJob) -> Record | None:
     Raises:
         UserError: the record is damaged, or of another version of the protocol.
     """
-    if not job.record_path.exists():
+    if not job.has_record:
         return None
     record = read_record(job.record_path)
     if record.protocol.digest != job.protocol.digest:

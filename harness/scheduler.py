@@ -374,13 +374,13 @@ class _Driver:
         failures = self.failures[work.id]
         if failures.add(reason, work.updates(), "machine" if kind == "machine" else "work") or hopeless:
             self._tell("given up", work.id, reason, stage=one.job.stage)
-            with suppress(OSError):
+            with suppress(OSError, UserError):  # a full disk, or its folder is damaged or in use: the others go on
                 work.give_up(reason)
             self.endings[work.id] = "failed"
             return
         pause = self.retry_seconds * 2 ** (failures.in_vain() - 1)
         self._tell("retried", work.id, reason, stage=one.job.stage, updates=work.updates())
-        with suppress(OSError):
+        with suppress(OSError, UserError):
             work.wait_again(reason)
         stage: Stage = "evaluation" if work.is_trained() else "training"
         self.later.append((time.monotonic() + pause, one.item.job(stage)))

@@ -97,7 +97,7 @@ def _updates(results: tables.Results) -> pd.DataFrame:
     for path, record in results.records:
         if record.training is None:
             continue
-        lines = read_updates(record_folder(path) / record.training.curve.path)
+        lines = read_updates(record_folder(path) / record.training.curve.path, record.training)
         numbers = [
             {key: value for key, value in line.items() if value is None or isinstance(value, int | float)}
             for line in lines

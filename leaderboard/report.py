@@ -152,7 +152,7 @@ class _Chosen:
         paths = {record.id: path for path, record in self.found.records}
         return {
             cell: [
-                read_updates(record_folder(paths[record.id]) / record.training.curve.path)
+                read_updates(record_folder(paths[record.id]) / record.training.curve.path, record.training)
                 for record in records
                 if record.training
             ]

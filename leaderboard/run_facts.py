@@ -179,7 +179,7 @@ def _curve(found: Found) -> tuple[Path, list[dict[str, Any]]]:
     if found.record.training is None:
         return found.path, []
     path = record_folder(found.path) / found.record.training.curve.path
-    return path, curves.read_updates(path)
+    return path, curves.read_updates(path, found.record.training)
 
 
 def _check_line(line: Mapping[str, Any], curve: Path) -> None:

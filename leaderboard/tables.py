@@ -722,7 +722,8 @@ def curves(results: Results, *, column: str = "score") -> pd.DataFrame:
         series = {}
         for record in records:
             if record.training is not None:
-                lines = read_updates(record_folder(paths[record.id]) / record.training.curve.path)
+                path = record_folder(paths[record.id]) / record.training.curve.path
+                lines = read_updates(path, record.training)
                 series[record.seeds.run] = {
                     line["update"]: float(line[column]) for line in lines if line.get(column) is not None
                 }

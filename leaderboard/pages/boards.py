@@ -357,7 +357,7 @@ def digest(path: Path, record: Record) -> Digest:
         if curve is None:
             missing.append(record.training.curve.path)
         else:
-            parts |= _digest_updates(read_updates(curve))
+            parts |= _digest_updates(read_updates(curve, record.training))
     files: dict[str, Path] = {}
     for task, result in sorted(record.evaluation.items()):
         found = beside(path, result.samples)

@@ -72,7 +72,7 @@ def run_on_cluster(
     """
     from harness.ray_cluster import cells_that_fit, gpus_by_node, import_ray, ray_cluster
     from harness.runner import check_inputs, existing_record
-    from harness.scheduler import items_of, run_grid
+    from harness.scheduler import driver_lock, items_of, run_grid
 
     waiting = [job for job in jobs if existing_record(job) is None]
     for job in jobs:
@@ -83,6 +83,8 @@ def run_on_cluster(
     import_ray()  # before a model is made for minutes: say what is not installed
     check_inputs(waiting)
     runs = jobs[0].places.runs.resolve()
+    with driver_lock(runs):  # and that somebody else is at work here
+        pass
     local = min(at_once or cells_that_fit(), len(waiting))
     gpus = local * max(job.protocol.runtime.gpus for job in waiting)
     if address is None and not ignore_disk:
@@ -96,7 +98,7 @@ def run_on_cluster(
                     places = sum(gpus_by_node().values()) // min(job.protocol.runtime.gpus for job in waiting)
                     check_room(waiting, places)
                 endings = run_grid(items_of(waiting), ray_address, runs, listener=watch.listener, tick=watch.tick)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):  # Ray makes the latter of SIGTERM, which batch systems send
             again = shlex.join(["reuse-bench", *sys.argv[1:]])
             shown.say(f"reuse-bench: interrupted; nothing that is complete is lost. This continues: {again}")
             raise typer.Exit(EXIT_INTERRUPTED) from None

@@ -65,7 +65,7 @@ def status(
 def cell_facts(job: CellJob) -> dict[str, Any]:
     """What is known of a cell, as JSON values; times are in seconds."""
     locked = job.run.is_locked()
-    if not job.run.state_file.exists() and job.record_path.exists():
+    if not job.run.state_file.exists() and job.has_record:
         return _recorded_facts(job)
     state, last = job.run.read_state(), job.run.last_update()
     name: str = state.status if state else "waiting"

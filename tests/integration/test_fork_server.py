@@ -206,13 +206,49 @@ def test_a_server_that_does_not_start_is_told_of_once_with_its_reason(
     assert said.endswith("because the process that would do it once did not start: no room for threads")
 
 
-def test_when_the_server_is_gone_processes_start_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+def kill_server(command: str) -> int:
+    """SIGKILL to the server behind this command; returns its number."""
+    server = int(run(command, "-c", "import os; print(os.getppid())").stdout)
+    os.kill(server, signal.SIGKILL)
+    assert gone(server)
+    return server
+
+
+def test_another_server_takes_the_place_of_one_that_has_died(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.delenv(fork_server.VARIABLE, raising=False)
     with fork_server.fork_server():
         command = fork_server.python_executable()
-        server = int(run(command, "-c", "import os; print(os.getppid())").stdout)
-        os.kill(server, signal.SIGKILL)
-        assert gone(server)
+        running = subprocess.Popen([command, "-c", "import time; time.sleep(300)"])
+        for _ in range(2):
+            before = kill_server(command)
+            # Asked for at once, when there is none: it waits, and is a fork all the same.
+            done = run(command, "-c", "import os, sys; print('torch' in sys.modules, os.getppid()); sys.exit(5)")
+            forked, now = done.stdout.split()
+            assert (forked, int(now) == before, done.returncode) == ("True", False, 5)
+        assert running.wait(30) == 1
+    assert gone(int(now))
+    assert [said for said in caplog.messages if "(code -9)" in said] == caplog.messages
+    assert len(caplog.messages) == 2
+
+
+def test_where_no_other_server_starts_processes_start_by_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv(fork_server.VARIABLE, raising=False)
+    (tmp_path / "harness").mkdir()
+    (tmp_path / "harness" / "__init__.py").touch()
+    (tmp_path / "harness" / "fork_server.py").write_text("raise SystemExit('no room for threads')\n")
+    with fork_server.fork_server():
+        command = fork_server.python_executable()
+        monkeypatch.chdir(tmp_path)  # where the next one is looked for
+        kill_server(command)
+        end = time.monotonic() + 60
+        while len(caplog.messages) < 2:
+            assert time.monotonic() < end, caplog.messages
+            time.sleep(0.1)
         code = "import sys; print('torch' in sys.modules, sys.argv[1:], sys.executable); sys.exit(5)"
         done = run(command, "-u", "-c", code, "a", "-b")
     assert (done.stdout, done.returncode) == (f"False ['a', '-b'] {sys.executable}\n", 5)
+    assert caplog.messages[1].endswith("did not start: no room for threads")

@@ -255,3 +255,21 @@ def test_gpus_that_a_node_only_pretends_to_have_are_not_called_gpus(lab: Lab, tm
     said = {line["id"]: line["word"] for line in read_journal(runs) if line["event"] == "node up"}
     assert said.pop(real.node_id) == "4 GPUs"
     assert list(said.values()) == ["room for 1 cell"] * 3
+
+
+def test_workers_of_a_local_ray_have_the_priority_of_the_command(tmp_path: Path) -> None:
+    """Those that the fork server forks have it in any case; these are started by Ray."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, ray\n"
+        "from harness import fork_server\n"
+        "from harness.ray_cluster import ray_cluster\n"
+        "fork_server.cpu.has_cuda = lambda: True\n"
+        "look = lambda: (os.getpriority(os.PRIO_PROCESS, 0), os.environ.get(fork_server.VARIABLE))\n"
+        "with ray_cluster(None, pretend_gpus=1):\n"
+        "    assert ray.get(ray.remote(look).remote()) == look(), ray.get(ray.remote(look).remote())\n"
+    )
+    without = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "REUSE_BENCH_"))}
+    environment = without | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, str(script)], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -115,6 +115,23 @@ def test_a_failed_step_is_not_tried_again_beside_its_own_processes(driver: _Driv
     assert [name for name, _, _ in ray.started] == ["first", "second", "first"]
 
 
+@pytest.mark.parametrize("error", [UserError("somebody else works on it"), OSError("the disk is full")])
+def test_a_cell_whose_end_cannot_be_written_down_does_not_stop_the_others(
+    driver: _Driver, ray: FakeRay, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refuse(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Standin, "give_up", refuse)
+    monkeypatch.setattr(Standin, "wait_again", refuse)
+    for number in range(1, 5):  # each of them twice
+        driver._start()
+        ray.ended[f"{ray.started[-1][0]} training {number}"] = RuntimeError("lost")
+        driver._collect()
+        driver._clear()
+    assert driver.endings == {"first": "failed", "second": "failed"}
+
+
 def test_a_new_driver_waits_for_what_a_dead_one_has_left(
     driver: _Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,7 +25,7 @@ class Grid:
         self.ending = "done"
         self.items: list[Any] = []
         self.addresses: list[str | None] = []
-        self.interrupt = False
+        self.interrupt: BaseException | None = None
 
     @contextmanager
     def ray_cluster(self, address: str | None, **_: object) -> Iterator[str]:
@@ -42,7 +42,7 @@ class Grid:
             listener("retried", item.work.id, "the node died")
             listener("started", item.work.id, "evaluation")
         if self.interrupt:
-            raise KeyboardInterrupt
+            raise self.interrupt
         return {item.work.id: self.ending for item in items}
 
 
@@ -80,11 +80,21 @@ def test_a_collapse_is_a_result(grid: Grid) -> None:
     assert run().exit_code == 0
 
 
-def test_interrupted(grid: Grid) -> None:
-    grid.interrupt = True
+@pytest.mark.parametrize("signal", [KeyboardInterrupt(), SystemExit(15)])
+def test_interrupted(grid: Grid, signal: BaseException) -> None:
+    grid.interrupt = signal
     result = run()
     assert result.exit_code == 3
     assert "This continues: reuse-bench" in result.output
+
+
+def test_a_second_driver_is_refused_before_a_ray_is_started(grid: Grid, tmp_path: Path) -> None:
+    with (
+        driver_lock(tmp_path / "runs"),
+        pytest.raises(UserError, match=r"another reuse-bench run \(process \d+\) is working in this folder"),
+    ):
+        run()
+    assert grid.addresses == []
 
 
 def test_gpus_per_cell(grid: Grid) -> None:

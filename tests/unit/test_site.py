@@ -726,6 +726,16 @@ def test_a_damaged_log_is_named(little, tmp_path):
         site.build(tmp_path / "store", tmp_path / "site")
 
 
+@pytest.mark.parametrize("kept", [0, 16])
+def test_a_log_with_fewer_updates_than_its_record_says_is_named(little, tmp_path, kept):
+    """It was cut at the end of a line: what is left is whole."""
+    shutil.copytree(little / "tiny", tmp_path / "store" / "tiny")
+    log = next((tmp_path / "store").glob("*/*/n8/grpo/seed0/updates.jsonl"))
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:kept]))
+    with pytest.raises(UserError, match=rf"updates\.jsonl: it has {kept} policy updates, and its record says 32"):
+        site.build(tmp_path / "store", tmp_path / "site")
+
+
 def test_missing_files_are_said_on_the_page(little, tmp_path):
     shutil.copytree(little / "tiny", tmp_path / "store" / "tiny")
     folder = next((tmp_path / "store").glob("*/*/n8/grpo/seed0"))

@@ -16,7 +16,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from harness.run_directory import CellState, RunDirectory
-from harness.runner import CellJob
+from harness.runner import CellJob, existing_record
+from methods.errors import UserError
 from reuse_bench.commands import status
 from reuse_bench.commands.options import Choice
 from reuse_bench.commands.runs import jobs_of
@@ -195,3 +196,12 @@ def test_a_cell_that_was_run_elsewhere_is_what_its_record_says(tmp_path: Path) -
     assert (collapsed["status"], collapsed["updates"] < 256) == ("collapsed", True)
     assert collapsed["detail"]
     assert found["tiny/tiny-qwen3/n32/reinforce/seed0"]["status"] == "waiting"
+
+
+def test_a_record_that_is_a_link_to_nothing_is_not_the_same_as_none(job: CellJob) -> None:
+    """Its store is not mounted, or was not fetched: running the cell again would put another record in its place."""
+    job.record_path.parent.mkdir(parents=True)
+    job.record_path.symlink_to("elsewhere.json")
+    for look in (status.cell_facts, existing_record):
+        with pytest.raises(UserError, match=r"seed0\.json: the record cannot be read"):
+            look(job)
