@@ -15,7 +15,8 @@ import pandas as pd
 from harness.curves import read_updates
 from harness.records import Record, record_folder
 from harness.scoring import read_samples
-from harness.verify import Finding, Report
+from harness.verification.checked import Finding
+from harness.verify import Report
 from leaderboard import published, tables
 from methods.errors import UserError
 

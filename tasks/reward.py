@@ -69,6 +69,8 @@ def rewards(
         ],
         workers=workers,
         timeout=timeout,
+        # A rollout waits for its slowest answer, and an error earns what a wrong answer earns.
+        second_tries=0,
     )
     verdicts = [grade.audited if grader == "audited" else grade.published for grade in grades]
     values = [right if verdict == "right" else wrong for verdict in verdicts]

@@ -26,16 +26,17 @@ from tasks.grading.latex import (
 from tasks.grading.values import same_number, symbols
 
 MAX_ANSWERS = 64
-_RELATIONS = {"=", "<", ">", r"\le", r"\ge", r"\ne", r"\approx", r"\in", ":="}
+_RELATIONS = {"=", "<", ">", r"\le", r"\ge", r"\ne", r"\approx", r"\in", r"\notin", ":="}
 _MATRICES = {"pmatrix", "bmatrix", "matrix", "Bmatrix", "smallmatrix", "array"}
 _LISTS = {"cases", "aligned", "align", "gathered", "split", "array", "rcases", "dcases"}
 _CONDITIONS = re.compile(r"\s*for (?:all|any|every|each|some)\b|\s*for\b|\s*where\b|\s*with\b|\s*only\b")
 _COMPARING = {"<", ">", r"\le", r"\ge", r"\ne"}
 # Words that lead to the answer: "The answer is", "Total:", "all". Those that change its meaning are not among them.
 _LEADS = r"[A-Za-z' ]{0,60}(?:\b(?:is|are|answer|be)|(?<=[A-Za-z]{3}):)\s*:?"
-_LEADING = re.compile(
-    rf"(?:\\text\w*\s*\{{(?:{_LEADS}|\s*(?:for )?(?:all|any|every))\s*\}}\s*:?|{_LEADS}(?<=[\s:]))(?=\s*[^\s.:}}])"
+_KINDS = (
+    r"(?:for )?(?:all|any|every)|[Tt]he (?:constant |identity |only )?(?:function|polynomial|point|pair|interval|set)"
 )
+_LEADING = re.compile(rf"(?:\\text\w*\s*\{{(?:{_LEADS}|\s*(?:{_KINDS}))\s*\}}\s*:?|{_LEADS}(?<=[\s:]))(?=\s*[^\s.:}}])")
 _CHANGING = re.compile(r"\b(?:not|no|never|least|most|more|less|than|about|between|except|approximately|n't)\b", re.I)
 
 
@@ -180,10 +181,16 @@ def plain_words(text: str) -> str:
     )
     text = re.sub(r"\\[,;:! ]|\\q?quad|[{}$~]", " ", text)
     text = re.sub(r"\s+", " ", text).strip(" .,;:").casefold()
-    inner = re.fullmatch(r"(?:(?:option|choice|answer) ?:? ?)?\(?([a-z])\)?", text)
+    inner = re.fullmatch(r"(?:(?:option|choice|answer|graph|figure) ?:? ?)?\(?([a-z])\)?", text)
     if inner:
         return inner.group(1)
-    return re.sub(r"\s*([^\w\s])\s*", r"\1", re.sub(r"^(?:an?|the) (?=\w\w)", "", text))
+    return re.sub(r"\s*([^\w\s])\s*", r"\1", re.sub(r"^(?:an?|the) (?=\w\w)", "", _SUBJECT.sub("", text)))
+
+
+# "The function is even", "f is even": what it is said of. Words that may deny it are not among them.
+_SUBJECT = re.compile(
+    r"^(?:it|this|[a-z](?: ?\([a-z]\))?|the (?:answer|function|graph|curve|figure|conic|shape|number|sequence)) is "
+)
 
 
 def read(text: str, several: bool | None = None, units: bool = True) -> Answer:
@@ -199,7 +206,7 @@ def read(text: str, several: bool | None = None, units: bool = True) -> Answer:
     """
     if not several:
         text = _join_thousands(text)
-    tokens = _of_french_schools(tokenize(_without_leading_words(text), units))
+    tokens = _with_joined_sets(_of_french_schools(tokenize(_without_leading_words(text), units)))
     if not tokens:
         raise Unreadable("empty")
     tokens = _condition_of_set(tokens) or _unwrap(tokens)
@@ -221,13 +228,29 @@ def _without_leading_words(text: str) -> str:
 
 
 def _of_french_schools(tokens: list[Token]) -> list[Token]:
-    """``]0,1[`` as ``(0,1)``."""
+    r"""``]0,1[`` as ``(0,1)``, also in a union and after ``x \in``."""
+    place = next((index for index, token in enumerate(tokens) if token.text in (r"\cup", r"\in")), None)
+    if place is not None:
+        return [*_of_french_schools(tokens[:place]), tokens[place], *_of_french_schools(tokens[place + 1 :])]
     if len(tokens) < 3 or {"[", "]"} & {token.text for token in tokens[1:-1]}:
         return tokens
     left, right = tokens[0].text, tokens[-1].text
     if (left == "]" and right in ("[", "]", ")")) or (left in "([" and right == "["):
         return [Token("op", "(" if left == "]" else left), *tokens[1:-1], Token("op", ")" if right == "[" else right)]
     return tokens
+
+
+def _with_joined_sets(tokens: list[Token]) -> list[Token]:
+    r"""``\{1\} \cup \{2, 3\}`` as ``\{1, 2, 3\}``."""
+    if any(token.text in (":", "|") for token in tokens):
+        return tokens
+    joined: list[Token] = []
+    for token in tokens:
+        if token.text == r"\{" and [one.text for one in joined[-2:]] == [r"\}", r"\cup"]:
+            joined[-2:] = [Token("op", ",")]
+        else:
+            joined.append(token)
+    return joined
 
 
 def _condition_of_set(tokens: list[Token]) -> list[Token] | None:
@@ -375,8 +398,7 @@ def _thing(tokens: list[Token]) -> Thing:
         return Union(tuple(_thing(part) for part in _split(tokens, r"\cup")))
     if any(token.text == r"\cap" for token in _outside(tokens)):
         return Meet(tuple(_thing(part) for part in _split(tokens, r"\cap")))
-    if tokens[0].kind == "set" and len(tokens) > 3 and tokens[1].text == "-" and tokens[2].text == r"\{":
-        tokens = [tokens[0], Token("op", r"\setminus"), *tokens[2:]]
+    tokens = _with_difference(tokens)
     pieces = _split(tokens, r"\setminus")
     if len(pieces) == 2 and all(pieces):
         return Without(_thing(pieces[0]), _thing(pieces[1]))
@@ -384,18 +406,28 @@ def _thing(tokens: list[Token]) -> Thing:
         return known
     if (grouped := _group(tokens)) is not None:
         return grouped
+    if (turned := _transposed(tokens)) is not None:
+        return turned
     if any(token.text == ":" for token in _outside(tokens)):
         parts = _split(tokens, ":")
         written = "".join(token.text for token in tokens)
         return Ratio(tuple(_value(part) for part in parts), written)
     if (based := _based(tokens)) is not None:
         return based
-    if (multiple := _multiple_of_matrix(tokens)) is not None:
+    if (multiple := _multiple(tokens)) is not None:
         return multiple
     named = tokens[0].kind == "sym" and tokens[0].text.isupper() and len(tokens) > 2 and _ends_at(tokens, 1)
     if named and isinstance(point := _group(tokens[1:]), Group):  # P(2, 4)
         return Named(tokens[0].text, "other", point)
     return _value(tokens)
+
+
+def _with_difference(tokens: list[Token]) -> list[Token]:
+    r"""``(2,9) - \{5\}``, ``\mathbb{R} - \{0\}`` with the sign of a difference of sets."""
+    for index, (before, sign, after) in enumerate(zip(tokens, tokens[1:], tokens[2:], strict=False), start=1):
+        if sign.text == "-" and after.text == r"\{" and (before.kind == "set" or closes(before)):
+            return [*tokens[:index], Token("op", r"\setminus"), *tokens[index + 1 :]]
+    return tokens
 
 
 def _outside(tokens: list[Token]) -> list[Token]:
@@ -453,28 +485,50 @@ def _group(tokens: list[Token]) -> Thing | None:
     return Group(first.text, tokens[-1].text, tuple(_thing(piece) for piece in pieces))
 
 
-def _multiple_of_matrix(tokens: list[Token]) -> Matrix | None:
-    r"""``\frac{1}{5}\begin{pmatrix} 1 \\ -18 \end{pmatrix}``, multiplied out."""
+def _transposed(tokens: list[Token]) -> Thing | None:
+    r"""``(1, 2)^T`` as a point, as which a column may be written; the rows of a matrix as columns."""
+    place = next((index for index in range(len(tokens) - 1, 0, -1) if tokens[index].text == "^"), 0)
+    if not place or [token.text for token in tokens[place + 1 :] if token.text not in "{}"] not in _TRANSPOSED:
+        return None
+    thing = _group(tokens[:place])
+    if isinstance(thing, Group) and (thing.left, thing.right) in (("(", ")"), ("[", "]")):
+        return Group("(", ")", thing.items)
+    if isinstance(thing, Matrix) and len({len(row) for row in thing.rows}) == 1:
+        return Matrix(tuple(zip(*thing.rows, strict=True)))
+    return None
+
+
+_TRANSPOSED = (["T"], ["t"], [r"\top"], [r"\intercal"])
+
+
+def _multiple(tokens: list[Token]) -> Matrix | Group | None:
+    r"""``\frac{1}{5}\begin{pmatrix} 1 \\ -18 \end{pmatrix}``, ``\frac{1}{5}(1, -18)^T``, multiplied out."""
     place = next((index for index, token in enumerate(tokens) if token.text.startswith(r"\begin:")), 0)
     while place and tokens[place - 1].text in ("(", "["):
         place -= 1
-    if not place or _match(tokens, place) != len(tokens) - 1:
+    if not place:
+        depths = list(itertools.accumulate(opens(token) - closes(token) for token in tokens))
+        start = [index for index, token in enumerate(tokens) if token.text == "(" and depths[index] == 1]
+        place = start[-1] if start else 0
+    if not place:
         return None
-    matrix, factor = _group(tokens[place:]), tokens[:place]
-    if not isinstance(matrix, Matrix):
+    thing, factor = _group(tokens[place:]) or _transposed(tokens[place:]), tokens[:place]
+    if not isinstance(thing, Matrix | Group) or (isinstance(thing, Group) and (thing.left, thing.right) != ("(", ")")):
         return None
     if factor[-1].text == "*" and len(factor) > 1:
         factor = factor[:-1]
     if [token.text for token in factor] == ["-"]:
         factor = [*factor, Token("num", "1")]
     (tree,) = readings(factor)[:1]
-    cells = []
-    for row in matrix.rows:
-        if not all(isinstance(cell, Value) for cell in row):
-            return None
-        values = [cell.trees for cell in row if isinstance(cell, Value)]
-        cells.append(tuple(Value(tuple(("mul", tree, one) for one in trees)) for trees in values))
-    return Matrix(tuple(cells))
+    if isinstance(thing, Group):
+        return None if symbols(tree) else Group("(", ")", _times(tree, thing.items))
+    return Matrix(tuple(_times(tree, row) for row in thing.rows))
+
+
+def _times(factor: Tree, things: tuple[Thing, ...]) -> tuple[Thing, ...]:
+    if not all(isinstance(thing, Value) for thing in things):
+        raise Unreadable("a multiple of what is no number")
+    return tuple(Value(tuple(("mul", factor, tree) for tree in one.trees)) for one in things if isinstance(one, Value))
 
 
 def _based(tokens: list[Token]) -> Based | None:
@@ -544,6 +598,8 @@ def _relation(tokens: list[Token]) -> Thing:
         if not (kind := _is_name(sides[0])):
             raise Unreadable("what is no name is in a set")
         return Named(_written(sides[0]), kind, _thing(sides[1]))
+    if signs == [r"\notin"] and _is_name(sides[0]) == "variable":
+        return Named(_written(sides[0]), "variable", Without(Known("R"), _thing(sides[1])))
     if set(signs) <= {"<", ">", r"\le", r"\ge"} or signs == [r"\ne"]:
         return Inequality(tuple(_side(side) for side in sides), tuple(signs))
     if set(signs) != {"="}:
@@ -584,6 +640,8 @@ def _side(tokens: list[Token]) -> tuple[Tree, ...]:
 def _check_chain(middle: list[list[Token]], last: Thing) -> None:
     """Between the first sign and the last: what is a number must be the last one: ``x = 6 = 5`` offers two answers."""
     for side in middle:
+        if _is_name(side) == "other":
+            continue
         trees = readings(side)
         if symbols(trees[0]):
             continue

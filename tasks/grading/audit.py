@@ -261,7 +261,7 @@ def _fraction(top: int, bottom: int) -> Iterator[_Made]:
     yield "other sign", rf"\frac{{{-top}}}{{{bottom}}}", False
     if abs(top) != bottom:
         yield "upside down", rf"\frac{{{bottom}}}{{{top}}}", False
-    if Fraction(f"{top / bottom:.2f}") != Fraction(top, bottom):
+    if abs(Fraction(f"{top / bottom:.2f}") - Fraction(top, bottom)) * 100_000 > abs(Fraction(top, bottom)):
         yield "two decimals", f"{top / bottom:.2f}", False
 
 
@@ -279,7 +279,8 @@ def _decimal(match: re.Match[str], *, coarse: bool) -> Iterator[_Made]:
     yield "last digit", f"{sign}{changed[: -len(part)]}.{changed[-len(part) :]}", False
     yield "other sign", f"{'' if sign else '-'}{whole}.{part}", False
     yield "point moved", f"{float(value * 10):.10g}", False
-    if (rounded := f"{float(value):.2g}") and Fraction(rounded) != value:
+    # Nearer than this it may stand for the gold, by our rules.
+    if (rounded := f"{float(value):.2g}") and abs(Fraction(rounded) - value) * 100_000 > abs(value):
         yield "rounded", rounded, False
 
 

@@ -109,11 +109,34 @@ def _judge(gold: str, answer: str, rule: Rule) -> Judgement:
 
 # "(A) 27": the letter of a choice before its text, which must be one thing and no second thought.
 _CHOICE = re.compile(
-    r"(?:\\(?:text\w*|math\w+|mbox)\s*\{\s*)?\(([A-E])\)\s*(\})?((?:\\[ ,;:!]|\\q?quad|~|:|\.|\s)*)(.+)"
+    r"(?:(?P<open>\\(?:text\w*|math\w+|mbox)\s*\{\s*)?(?:\((?P<a>[A-E])\)|(?P<b>[A-E])[.:)])\s*(?P<close>\})?"
+    r"|\(\\(?:text\w*|math\w+)\s*\{(?P<c>[A-E])\}\))(?:\\[ ,;:!]|\\q?quad|~|:|\.|\s)*(?P<text>.+)"
 )
 _CHOSEN = re.compile(
     r"(?!.*(?:\([A-E]\)|\b(?:or|and|not|if|is|wrong)\b))(?:[-\d.($]|\\(?:[dt]?frac|sqrt|pi|\$)|[A-Za-z ]+\}?$)"
 )
+_CHOICE_AFTER = re.compile(
+    r"(?P<text>[^,;]*[\d}])(?:\\[ ,;:]|\\q?quad|~|\s)*\\(?:text\w*|math\w+)\s*\{\s*\([A-E]\)\s*\}"
+)
+# 5.5e-19\,J: after a number and a space that was asked for, where the gold has no letters.
+_SHORT_UNIT = re.compile(r"(?<=[\d}])(?:\\[,;: ]|~)\s*(?:[JNKWVATCmsgL]|Pa|Hz|kg|eV)$")
+# "all integers k >= 2", where the gold states the inequality; "all real x > 3" for a set too.
+_OF_NUMBERS = re.compile(
+    r"\\text\w*\s*\{\s*(?:for )?(?:all|any|every) (?:(?:positive |natural |whole )?(?:integers?|numbers?)"
+    r"|(?P<real>reals?(?: numbers?)?))\s*\}(?:\\[,;: ]|~|\s)*"
+    r"(?:[A-Za-z]\s*\\text\w*\s*\{\s*(?:such that|with|satisfying|where)\s*\})?(?P<condition>.+)"
+)
+_ORDER = re.compile(r"[<>]|\\[lg](?:eq?|eqslant|t)(?![A-Za-z])")
+# a = b = 3 as a = 3, b = 3.
+_SAME_FOR_ALL = re.compile(
+    r"(?P<names>(?:(?!\s*\d)[A-Za-z\d\\{}_'() ]*[A-Za-z][A-Za-z\d\\{}_'() ]*=){2,})(?P<value>[^=,;<>]+)"
+)
+_UNIT_VECTOR = re.compile(
+    r"\s*(?P<factor>[+-]?[^+-]*?)\s*\\(?:mathbf|boldsymbol|bm|hat|vec|widehat)\s*"
+    r"(?:\{\s*(?:\\(?:mathbf|boldsymbol|bm)\s*\{?\s*)?\\?(?P<name>[ijk])(?:math)?\s*\}?\s*\}|\\?(?P<bare>[ijk])(?:math)?(?![a-z]))"
+)
+_LOGARITHM = re.compile(r"\\log(?![A-Za-z])(?!\s*_)")
+_DECIMAL_LOGARITHM = re.compile(r"\\log\s*_\s*(?:\{\s*10\s*\}|10)")
 _OF_TIME = re.compile(r"\s*(?:\\left)?\(\s*t\s*(?:\\right)?\)")
 _DERIVATIVE = re.compile(r"\\d?dot\b|\\prime|'|\\frac\{\s*d")
 _MAYBE_SYMBOLS = re.compile(rf"(?<![\\A-Za-z])(?:{'|'.join(sorted(MAYBE_SYMBOLS))})(?![A-Za-z])")
@@ -122,10 +145,22 @@ _LIST_OF_THOUSANDS = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?!\d|[.,]\d)")
 
 def _other_readings(gold: str, answer: str) -> Iterator[tuple[str, str, bool]]:
     """Gold, answer and whether bare words are units, as they may be meant too."""
-    if (choice := _CHOICE.fullmatch(answer)) and _CHOSEN.match(choice[4]):
-        inside = choice[0].startswith("\\") and choice[2] is None  # \text{(A) 27}
-        yield gold, choice[4].rstrip("}") if inside else choice[4], True
-        yield gold, choice[1], True
+    if (choice := _CHOICE.fullmatch(answer)) and _CHOSEN.match(choice["text"]):
+        inside = choice["open"] and choice["close"] is None  # \text{(A) 27}
+        yield gold, choice["text"].rstrip("}") if inside else choice["text"], True
+        yield gold, choice["a"] or choice["b"] or choice["c"], True
+    if (choice := _CHOICE_AFTER.fullmatch(answer)) and _CHOSEN.match(choice["text"]):
+        yield gold, choice["text"], True
+    if (unit := _SHORT_UNIT.search(answer)) and not re.search("[A-DF-Za-df-z]", gold):
+        yield gold, answer[: unit.start()], True
+    if (numbers := _OF_NUMBERS.fullmatch(answer)) and (numbers["real"] or _ORDER.search(gold)):
+        yield gold, numbers["condition"], True
+    if (named := _SAME_FOR_ALL.fullmatch(answer)) is not None:
+        yield gold, ",".join(f"{name}={named['value']}" for name in named["names"].split("=")[:-1]), True
+    if (vector := _of_unit_vectors(answer)) is not None:
+        yield gold, vector, True
+    if _DECIMAL_LOGARITHM.search(gold) and (joined := _LOGARITHM.sub(r"\\lg", answer)) != answer:
+        yield gold, joined, True
     if _OF_TIME.search(gold + answer) and _DERIVATIVE.search(gold):
         gold, answer = _OF_TIME.sub("", gold), _OF_TIME.sub("", answer)
         yield gold, answer, True
@@ -133,6 +168,21 @@ def _other_readings(gold: str, answer: str) -> Iterator[tuple[str, str, bool]]:
         yield gold, joined, True
     if _MAYBE_SYMBOLS.search(answer) and re.search("[A-Za-z]", gold):
         yield gold, answer, False
+
+
+def _of_unit_vectors(answer: str) -> str | None:
+    r"""``2\mathbf{i} - \mathbf{k}`` as ``(2,0,-1)``; without a k it has two places. None for anything else."""
+    places: dict[str, str] = {}
+    end = 0
+    while (term := _UNIT_VECTOR.match(answer, end)) is not None:
+        name, factor = term["name"] or term["bare"], term["factor"].replace(" ", "")
+        if name in places or (end and not factor.startswith(("+", "-"))):
+            return None
+        places[name] = factor + "1" if factor in ("", "+", "-") else factor
+        end = term.end()
+    if not places or answer[end:].strip():
+        return None
+    return f"({','.join(places.get(name, '0') for name in ('ijk' if 'k' in places else 'ij'))})"
 
 
 def _without_commas(match: re.Match[str]) -> str:

@@ -62,8 +62,26 @@ _PREPARATIONS = (
     (re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*\^)"), r"\\times "),
     (re.compile(r"(?<=\d)\s*\\(?:text|mathrm|rm)\s*\{\s*[eE]\s*\}\s*(?=[+-]?\d)"), "e"),
     (re.compile(r"(?<=\d)\{(\\[dt]?frac\s*\{\d+\}\s*\{\d+\})\}"), r"\1"),
-    (re.compile(r"(?<=\d)(?:\\[,; ]|~|\s)*\\text\w*\s*\{\s*\(?base[\s~]*\}?\s*(\w+)\)?\s*\}?"), r"_{\1}"),
+    (
+        re.compile(r"(?<=\d)(?:\\[,; ]|~|\s)*\(?\\text\w*\s*\{\s*\(?base(?![A-Za-z])[\s~]*\}?\s*(\w+)\)?\s*\}?\s*\)?"),
+        r"_{\1}",
+    ),
     (re.compile(r"(?<=\d)\s*\^\s*\{?\s*\\(?:text\w*|mathrm|mbox)\s*\{\s*(?:st|nd|rd|th)\s*\}\s*\}?"), " "),
+    (re.compile(r"\\(?:thinspace|enspace|enskip|medspace|thickspace)(?![A-Za-z])"), r"\\,"),
+    # 18 degrees 48 minutes, the measure of an angle, dx/dt.
+    (re.compile(r"(\d+)\s*\\DEG\s*(\d{1,2})\s*'(?!')"), r"(\1+\2/60)\\DEG "),
+    (re.compile(r"(?<![A-Za-z\\])m\s*(?=\\(?:measured)?angle(?![A-Za-z]))"), ""),
+    (
+        re.compile(r"(?<![A-Za-z\\])d(\^\{?\d\}?)?\s?([A-Za-z]|\\[a-z]+)\s*/\s*d\s?([a-z](?:\^\{?\d\}?)?)(?![A-Za-z])"),
+        r"\\frac{d\1\2}{d\3}",
+    ),
+    # f: x -> 1/x, x -> 1/x, and f: R -> R before a formula.
+    (re.compile(r"([A-Za-z])\s*(?:\\colon(?![A-Za-z])|:)\s*([A-Za-z])\s*\\mapsto(?![A-Za-z])"), r"\1(\2)="),
+    (re.compile(r"(?<![A-Za-z\\])([A-Za-z])\s*\\mapsto(?![A-Za-z])"), r"f(\1)="),
+    (
+        re.compile(r"[A-Za-z]\s*(?:\\colon(?![A-Za-z])|:)\s*\\mathbb[^,;=]{1,12}\\(?:to|rightarrow)[^,;=]{1,16}[,;]"),
+        "",
+    ),
 )
 
 _DIGITS = r"\d{1,3}(?:(?:\{,\}|,\\!\s*|\\[,;:!]\s*|\\ |~|'|_|\u00a0| )\d{3})+(?![\d])|\d+"
@@ -96,19 +114,19 @@ _RENAMED = {
     "approxeq": r"\approx", "thickapprox": r"\approx", "smallsetminus": r"\setminus", "backslash": r"\setminus",
     "lor": r"\or", "vee": r"\or", "land": r"\and", "wedge": r"\and", "measuredangle": r"\angle",
     "equiv": "=", "lparen": "(", "rparen": ")", "colon": ":", "%": "%", "bar": r"\overline", "&": r"\and",
-    "bigcup": r"\cup", "arcctg": "arccot",
+    "bigcup": r"\cup", "arcctg": "arccot", "sim": r"\approx",
 }  # fmt: skip
 _OPERATORS = {
     r"\frac", r"\binom", r"\sqrt", r"\le", r"\ge", r"\ne", r"\approx", r"\in", r"\cup", r"\cap", r"\setminus", r"\pm",
     r"\mp", r"\{", r"\}", r"\emptyset", r"\ldots", r"\or", r"\angle", r"\triangle", r"\lfloor", r"\rfloor", r"\lceil",
     r"\rceil", r"\overline", r"\vec", r"\hat", r"\tilde", r"\dot", r"\ddot", r"\widehat", r"\widetilde", r"\infty",
     r"\DEG", r"\$", r"\pounds", r"\euro", r"\begin", r"\end", "\\\\", r"\sum", r"\int", r"\prod", r"\lim", r"\to",
-    r"\pmod", r"\bmod", r"\overrightarrow", r"\sim", r"\choose", r"\implies", r"\Rightarrow", r"\partial",
+    r"\pmod", r"\bmod", r"\overrightarrow", r"\notin", r"\choose", r"\implies", r"\Rightarrow", r"\partial",
     r"\and", r"\forall", r"\over",
 }  # fmt: skip
 FUNCTIONS = {
     "sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh", "coth", "arcsin", "arccos", "arctan", "arccot",
-    "ln", "log", "lg", "exp", "max", "min", "gcd", "lcm",
+    "ln", "log", "lg", "exp", "max", "min", "gcd", "lcm", "cis",
 }  # fmt: skip
 _CALLED = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "arsinh": "arcsinh"}
 CONNECTIVES = {"and", "or", "&"}
@@ -686,6 +704,8 @@ class Parser:
         tree: Tree
         if name == "exp":
             tree = ("pow", ("const", "e"), arguments[0])
+        elif name == "cis":
+            tree = ("pow", ("const", "e"), ("mul", ("const", "i"), arguments[0]))
         elif name == "lg":
             tree = ("fun", "log", arguments[0], ("num", Fraction(10), None))
         else:

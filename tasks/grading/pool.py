@@ -30,8 +30,11 @@ from tasks.grading.worker import HEADER, OUT_OF_MEMORY, frame
 
 DEFAULT_TIMEOUT = 5.0  # seconds of processor time for each grader on each answer
 # Math-Verify needs some ten seconds to tell two differential equations apart. Whether that is an error must not depend
-# on the machine: what used up its time is tried once more, alone, with so many times as much.
+# on the machine: what used up its time is tried once more, alone, with so many times as much. A model that has gone
+# astray may write any number of such answers: of one call so many are tried again, the first ones, and the rest are
+# errors at once.
 SECOND_TRY = 6
+SECOND_TRIES = 32
 _BATCH = 16  # jobs sent at once
 _BATCH_CHARACTERS = 1 << 20
 _START_SECONDS = 120.0
@@ -210,7 +213,6 @@ class _Job:
     copies: int = 0
     judgements: dict[Grader, Judgement] = field(default_factory=dict)
     accidents: int = 0
-    again: bool = False
 
     @property
     def wanted(self) -> list[Grader]:
@@ -224,18 +226,43 @@ class _Job:
         return Grade(self.extracted, published.verdict, audited.verdict, reason)
 
 
-class _Call:
-    """One call of `grade_many`: the jobs, and the threads that carry them to the workers."""
+class _Try:
+    """One try of all jobs of a call: the threads that carry them to the workers, in batches or each alone.
 
-    def __init__(self, jobs: list[_Job], timeout: float) -> None:
+    ``slow``: the jobs whose time ran out in the published grader.
+    """
+
+    def __init__(self, jobs: list[_Job], timeout: float, *, alone: bool = False) -> None:
         self.jobs = jobs
         self.timeout = timeout
+        self.batch = 1 if alone else _BATCH
+        self.slow: set[int] = set()
         self.waiting = deque(range(len(jobs)))
         self.done: queue.SimpleQueue[int | BaseException] = queue.SimpleQueue()
         self.stopped = threading.Event()
         # The worker's own clock counts processor time, of which a busy machine may give it one part in fifty. This
         # clock is for a worker that is stopped; an answer that takes too long never gets as far.
-        self.patience = 100 * timeout * SECOND_TRY + 60
+        self.patience = 600 * timeout + 60
+
+    def run(self, workers: int | None, tell: Callable[[int], None]) -> None:
+        """Until all jobs are done; ``tell`` is called in this thread with the number of each."""
+        threads = [
+            threading.Thread(target=self.serve, name="grading", daemon=True)
+            for _ in range(min(workers or _processors(), len(self.jobs)))
+        ]
+        try:
+            for thread in threads:
+                thread.start()
+            for _ in self.jobs:
+                finished = self.done.get()
+                if isinstance(finished, BaseException):
+                    raise finished
+                tell(finished)
+        except BaseException:
+            self.stopped.set()
+            raise
+        for thread in threads:
+            thread.join()
 
     def serve(self) -> None:
         """Body of a thread: feed one worker after the other until nothing waits."""
@@ -271,18 +298,13 @@ class _Call:
         batch: list[int] = []
         characters = 0
         # A fair share near the end, so that no worker idles while another has a full batch.
-        size = max(1, min(_BATCH, len(self.waiting) // (2 * _processors())))
+        size = max(1, min(self.batch, len(self.waiting) // (2 * _processors())))
         while len(batch) < size and characters < _BATCH_CHARACTERS:
             try:
                 number = self.waiting.popleft()
             except IndexError:
                 break
-            if self.jobs[number].again and batch:  # alone
-                self.waiting.appendleft(number)
-                break
             batch.append(number)
-            if self.jobs[number].again:
-                break
             characters += len(self.jobs[number].request.response)
         return batch
 
@@ -291,8 +313,7 @@ class _Call:
         for number in batch:
             job = self.jobs[number]
             rows.append((number, job.wanted, job.request.gold, job.request.response, job.request.task))
-        timeout = self.timeout * (SECOND_TRY if self.jobs[batch[0]].again else 1)
-        worker.send({"timeout": timeout, "jobs": rows}, self.patience)
+        worker.send({"timeout": self.timeout, "jobs": rows}, self.patience)
         for number in batch:
             for _ in self.jobs[number].wanted:
                 if self.stopped.is_set():
@@ -307,19 +328,19 @@ class _Call:
     def _blame(self, batch: list[int], reason: str, certain: bool) -> None:
         """The first missing verdict is the one that ended the child; the others get another child.
 
-        What ended by a signal from elsewhere, or where the memory may have been full of earlier answers, is tried
-        once more; what used up its time in the published grader too, with more time. The audited one is done in
-        milliseconds, or never.
+        What ended by a signal from elsewhere, or where the memory may have been full of earlier answers, goes back
+        once. What used up its time does not; `grade_many` tries some of those again, when all others are done.
         """
         unfinished = [number for number in batch if self.jobs[number].wanted]
         if not unfinished:
             return
         first = self.jobs[unfinished[0]]
         first.accidents += not certain
-        if certain and not first.again and first.wanted[0] == "published":
-            first.again = True
-        elif certain or first.accidents > 1:
-            first.judgements[first.wanted[0]] = error(reason)
+        if certain or first.accidents > 1:
+            grader = first.wanted[0]
+            first.judgements[grader] = error(reason)
+            if certain and grader == "published":
+                self.slow.add(unfinished[0])
             if not first.wanted:
                 self.done.put(unfinished.pop(0))
         self.waiting.extendleft(reversed(unfinished))
@@ -330,6 +351,7 @@ def grade_many(
     *,
     workers: int | None = None,
     timeout: float = DEFAULT_TIMEOUT,
+    second_tries: int = SECOND_TRIES,
     progress: Callable[[int], None] | None = None,
 ) -> list[Grade]:
     """Judge answers by both graders, each different answer once.
@@ -337,8 +359,9 @@ def grade_many(
     Args:
         requests: what to judge.
         workers: number of processes; None: as many as there are processors, 16 at most.
-        timeout: processor seconds that each grader may take for one answer, the published one `SECOND_TRY` times as
-            many in a second try; more gives the verdict "error".
+        timeout: processor seconds that each grader may take for one answer; more gives the verdict "error".
+        second_tries: how many answers on which the published grader ran out of time it gets again, at the end, with
+            `SECOND_TRY` times as many seconds. The audited one is done in milliseconds, or never.
         progress: called in the caller's thread with the number of requests done so far.
 
     Returns:
@@ -370,26 +393,22 @@ def grade_many(
         progress(done)
     # Neighbours share a gold, and with it what a worker remembers.
     jobs.sort(key=lambda job: job.request.gold)
-    call = _Call(jobs, timeout)
-    threads = [
-        threading.Thread(target=call.serve, name="grading", daemon=True)
-        for _ in range(min(workers or _processors(), len(jobs)))
-    ]
-    try:
-        for thread in threads:
-            thread.start()
-        for _ in jobs:
-            finished = call.done.get()
-            if isinstance(finished, BaseException):
-                raise finished
-            done += jobs[finished].copies
-            if progress:
-                progress(done)
-    except BaseException:
-        call.stopped.set()
-        raise
-    for thread in threads:
-        thread.join()
+
+    def tell(job: _Job) -> None:
+        nonlocal done
+        done += job.copies
+        if progress:
+            progress(done)
+
+    first = _Try(jobs, timeout)
+    first.run(workers, lambda number: None if number in first.slow else tell(jobs[number]))
+    slow = [jobs[number] for number in sorted(first.slow)]
+    for job in slow[second_tries:]:
+        tell(job)
+    again = slow[:second_tries]
+    for job in again:
+        del job.judgements["published"]
+    _Try(again, timeout * SECOND_TRY, alone=True).run(workers, lambda number: tell(again[number]))
     return [job.grade() for job in by_request]
 
 

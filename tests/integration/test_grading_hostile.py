@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from tasks.grading import Grade, GradeRequest, GraderUnavailable, grade_many, grade_one, pool
+from tasks.reward import rewards
 from tests.grading_hostile import HOSTILE
 
 TIMEOUT = 0.1
@@ -132,8 +133,9 @@ def test_timeout_is_an_error_and_the_process_is_replaced():
     assert time.monotonic() - start < 30
 
 
-def test_what_used_up_its_time_is_tried_again_alone(monkeypatch):
-    """A verdict does not depend on a limit that is a little too tight; one that never comes is an error."""
+@pytest.fixture
+def patient(monkeypatch):
+    """Grading processes whose published grader needs as many seconds as the gold says, and then says right."""
     code = (
         "import time\n"
         "from tasks.grading import worker\n"
@@ -150,13 +152,43 @@ def test_what_used_up_its_time_is_tried_again_alone(monkeypatch):
     start = subprocess.Popen
     monkeypatch.setattr(pool, "_workers", pool._Workers())
     monkeypatch.setattr(subprocess, "Popen", lambda command, **options: start([command[0], "-c", code], **options))
-    seconds = ["0", "0.6", "1000", "0", "0.7", "0"]
-    asked = [GradeRequest(gold, rf"\boxed{{{number}}}") for number, gold in enumerate(seconds)]
-    grades = grade_many(asked, workers=1, timeout=0.25)
+    yield
     pool._workers.clear()
+
+
+def slow_answers(seconds: list[str]) -> list[GradeRequest]:
+    return [GradeRequest(gold, rf"\boxed{{{number}}}") for number, gold in enumerate(seconds)]
+
+
+@pytest.mark.usefixtures("patient")
+def test_what_used_up_its_time_is_tried_again_alone():
+    """A verdict does not depend on a limit that is a little too tight; one that never comes is an error."""
+    done: list[int] = []
+    asked = slow_answers(["0", "0.6", "1000", "0", "0.7", "0"])
+    grades = grade_many(asked, workers=1, timeout=0.25, progress=done.append)
     assert [grade.published for grade in grades] == ["right", "right", "error", "right", "right", "right"]
     assert {grade.audited for grade in grades} == {"right"}
     assert grades[2].reason == "published: time limit"
+    assert done == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.usefixtures("patient")
+def test_many_endless_answers_do_not_hold_up_a_call():
+    """Only the first of them are tried again, so that a model gone astray costs a bounded time."""
+    done: list[int] = []
+    grades = grade_many(slow_answers(["0.6"] * 6), workers=2, timeout=0.25, second_tries=2, progress=done.append)
+    assert [grade.published for grade in grades] == ["right"] * 2 + ["error"] * 4
+    assert done == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_rollout_does_not_wait_for_a_second_try():
+    """Its reward would be that of a wrong answer for an error, too."""
+    answers = slow_answers(["0", "0.6"])
+    batch = rewards(
+        [one.response for one in answers], [one.gold for one in answers], task=None, grader="published", timeout=0.25
+    )
+    assert (batch.rewards, batch.errors) == ([1.0, -1.0], 1)
 
 
 def test_memory_is_bounded(monkeypatch):

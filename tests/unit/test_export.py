@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from harness import verify
 from harness.migrations import upgrade
 from harness.records import Record, canonical_json, content_id, iter_records, json_schema, read_record
+from harness.verification.checked import Finding
 from leaderboard import export, tables
 from methods.errors import UserError
 from reuse_bench.main import app
@@ -94,7 +95,7 @@ def test_the_change_report_names_records_scores_and_findings(store, tmp_path):
 
 
 def test_hostile_text_cannot_break_out_of_the_report():
-    report = verify.Report(findings=[verify.Finding("a|b", "<script>", "x\n# heading [l](javascript:y) `z` @someone")])
+    report = verify.Report(findings=[Finding("a|b", "<script>", "x\n# heading [l](javascript:y) `z` @someone")])
     text = export.findings(report)
     (line,) = [line for line in text.splitlines() if "script" in line]
     assert "<script>" not in line

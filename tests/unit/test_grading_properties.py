@@ -42,6 +42,14 @@ def wrong(gold: str, answer: str) -> None:
     assert judge(gold, answer, GENERAL).verdict == "wrong", (gold, answer)
 
 
+def told_apart(gold: str, other: str, *answers: str, task: str | None = None) -> None:
+    """Each answer is right where the gold is asked for, and wrong where the other is."""
+    for answer in answers:
+        judgement = judge(gold, answer, rule_of(task))
+        assert judgement.verdict == "right", (gold, answer, judgement.reason)
+        assert judge(other, answer, rule_of(task)).verdict == "wrong", (other, answer)
+
+
 def check(task: str, gold: str, kind: str) -> None:
     """Every probe of the audit holds, and there are some of both sorts."""
     probes = audit.probes(task, gold)
@@ -164,18 +172,15 @@ def test_sets_by_their_conditions(low, width, left_closed, right_closed):
 def test_choices(value, letter, other):
     """The letter of a choice beside its value is neither a factor nor a second answer."""
     assume(letter != other)
-    for answer in (
+    with_value = [
         rf"\textbf{{({letter})}}\ {value}", rf"\text{{({letter}) }} {value}", rf"({letter}) {value}",
-        rf"\textbf{{({letter}) {value}}}", rf"\mathrm{{({letter})}}~{value}",
-    ):  # fmt: skip
-        for task in ("amc23", "math500"):
-            assert judge(str(value), answer, rule_of(task)).verdict == "right", (task, answer)
-            assert judge(str(value + 1), answer, rule_of(task)).verdict == "wrong", (task, answer)
-        right(rf"\text{{({letter})}}", answer)
-        wrong(rf"\text{{({other})}}", answer)
-    for answer in (rf"\text{{Option {letter}}}", rf"\text{{{letter})}}", f"choice {letter}"):
-        right(rf"\text{{({letter})}}", answer)
-        wrong(rf"\text{{({other})}}", answer)
+        rf"\textbf{{({letter}) {value}}}", rf"\mathrm{{({letter})}}~{value}", rf"(\text{{{letter}}})\ {value}",
+        rf"\text{{{letter}. }} {value}", rf"{letter}) {value}",
+    ]  # fmt: skip
+    for task in ("amc23", "math500"):
+        told_apart(str(value), str(value + 1), *with_value, rf"{value} \text{{ ({letter})}}", task=task)
+    alone = [rf"\text{{Option {letter}}}", rf"\text{{{letter})}}", f"choice {letter}", rf"\text{{Graph {letter}}}"]
+    told_apart(rf"\text{{({letter})}}", rf"\text{{({other})}}", *with_value, *alone)
     for both in (
         rf"({letter}) {value} \text{{ or }} ({other}) {value}", rf"\text{{({letter})}}, {value}",
         rf"\text{{({letter}) is wrong}}", rf"\text{{({letter})}}\ {value} \text{{ or something else}}",
@@ -221,11 +226,11 @@ def test_multiples_of_matrices(cells, factor):
 @cases(st.integers(4, 9), st.text("0123", min_size=2, max_size=6).filter(lambda digits: digits[0] != "0"))
 def test_bases(base, digits):
     gold = f"{digits}_{{{base}}}"
-    for answer in (f"({digits})_{base}", f"{digits}_{{({base})}}", rf"{digits}_{{\text{{base }}{base}}}"):
-        right(gold, answer)
-        wrong(gold, answer.replace(digits, digits + "1"))
-    right(gold, rf"{digits} \text{{ (base {base})}}")
-    wrong(gold, rf"{digits} \text{{ (base {base + 1})}}")
+    answers = [f"({digits})_{base}", f"{digits}_{{({base})}}", rf"{digits}_{{\text{{base }}{base}}}"]
+    answers += [rf"{digits} \text{{ (base {base})}}", rf"{digits}\ (\text{{base }}{base})"]
+    told_apart(gold, f"{digits}_{{{base + 1}}}", *answers)
+    told_apart(gold, f"{digits}1_{{{base}}}", *answers)
+    right(digits, rf"{digits}\text{{ bases}}")
 
 
 @cases(NONZERO, st.integers(-99, 99), st.sampled_from("tnz"))
@@ -240,17 +245,131 @@ def test_the_argument_of_a_function(a, b, name):
     wrong(gold, rf"f({name}) = \frac{{{a}}}{{{name}}}{b + 1:+d}")
 
 
+@cases(NONZERO, st.integers(-99, 99), st.sampled_from("fgh"))
+def test_maps(a, b, name):
+    gold = rf"f(x)=\frac{{{a}}}{{x}}{b:+d}"
+    right(gold, rf"x \mapsto \frac{{{a}}}{{x}}{b:+d}")
+    right(gold, rf"{name}\colon t \mapsto \frac{{{a}}}{{t}}{b:+d}")
+    right(gold, rf"f: \mathbb{{R}}^+ \to \mathbb{{R}},\ f(x) = \frac{{{a}}}{{x}}{b:+d}")
+    right(gold, rf"\text{{the function }} f(x) = \frac{{{a}}}{{x}}{b:+d}")
+    wrong(gold, rf"x \mapsto \frac{{{a}}}{{x}}{b + 1:+d}")
+    wrong(gold, rf"f(x) \mapsto \frac{{{a}}}{{x}}{b:+d}")
+    wrong(gold, rf"\text{{the inverse of the function }} f(x) = \frac{{{a}}}{{x}}{b:+d}")
+
+
+@cases(NONZERO, NONZERO)
+def test_derivatives_on_one_line(a, b):
+    gold = rf"\frac{{d x}}{{d t}}={a} x{b:+d}"
+    right(gold, rf"dx/dt = {a}x{b:+d}")
+    right(gold, rf"{2 * a}x - 2\,dx/dt = {-2 * b}")
+    wrong(gold, rf"dx/dt = {a}x{b + 1:+d}")
+    wrong(gold, rf"dt/dx = {a}x{b:+d}")
+    wrong(gold, rf"x/t = {a}x{b:+d}")
+    right(rf"\ddot{{\theta}}={a} \theta", rf"d^2\theta/dt^2 = {a}\theta")
+
+
+@cases(st.integers(0, 179), st.integers(1, 59))
+def test_minutes_of_angle(degrees, minutes):
+    gold = rf"({Fraction(60 * degrees + minutes, 60)})^\circ"
+    right(gold, rf"{degrees}^\circ {minutes}'")
+    right(gold, rf"m\angle ABC = {degrees}^{{\circ}}{minutes}^{{\prime}}")
+    wrong(gold, rf"{degrees}^\circ {minutes + 1}'")
+    wrong(gold, rf"{degrees}^\circ {minutes}''")
+
+
+@cases(st.integers(-50, 50), st.integers(1, 50), st.integers(1, 50))
+def test_sets_by_what_they_leave_out(low, width, gap):
+    high, last = low + width, low + width + gap
+    outside = rf"(-\infty,{low}) \cup ({high},\infty)"
+    right(outside, rf"x \notin [{low},{high}]")
+    right(outside, rf"x \not\in [{low},{high}]")
+    right(outside, rf"]-\infty,{low}[ \,\cup\, ]{high},+\infty[")
+    wrong(outside, rf"x \notin ({low},{high})")
+    wrong(outside, rf"x \in [{low},{high}]")
+    wrong(outside, rf"]-\infty,{low}] \cup ]{high},+\infty[")
+    holed = rf"({low},{high}) \cup ({high},{last})"
+    right(holed, rf"({low},{last}) - \{{{high}\}}")
+    right(holed, rf"x \in ]{low},{high}[ \cup ]{high},{last}[")
+    wrong(holed, rf"({low},{last}) - \{{{last}\}}")
+    wrong(holed, rf"({low},{last})")
+    numbers = f"{low},{high},{last}"
+    right(numbers, rf"\{{{last}\}} \cup \{{{low}, {high}\}}")
+    wrong(numbers, rf"\{{{last}\}} \cup \{{{low}\}}")
+
+
+@cases(st.integers(2, 99), st.sampled_from(["integers", "positive integers", "natural numbers"]))
+def test_conditions_with_their_kind_of_number(bound, kind):
+    gold = rf"n \geqslant {bound}"
+    right(gold, rf"\text{{all {kind} }} n \ge {bound}")
+    right(gold, rf"\text{{all {kind} }} n \text{{ with }} n \ge {bound}")
+    right(rf"[{bound},\infty)", rf"\text{{all real numbers }} x \ge {bound}")
+    wrong(gold, rf"\text{{all {kind} }} n > {bound}")
+    wrong(gold, rf"\text{{no {kind} }} n \ge {bound}")
+    wrong(rf"[{bound},\infty)", rf"\text{{all {kind} }} n \ge {bound}")
+
+
+@cases(st.lists(st.integers(-20, 20), min_size=3, max_size=3), st.integers(2, 9))
+def test_vectors(cells, factor):
+    a, b, c = cells
+    assume(any(cells))
+    gold = rf"\begin{{pmatrix}} {a} \\ {b} \\ {c} \end{{pmatrix}}"
+    right(gold, rf"({a}, {b}, {c})^T")
+    right(gold, rf"\begin{{bmatrix}} {a} & {b} & {c} \end{{bmatrix}}^{{\top}}")
+    right(gold, rf"\frac{{1}}{{{factor}}}({factor * a}, {factor * b}, {factor * c})")
+    right(gold, rf"{a}\mathbf{{i}}{b:+d}\mathbf{{j}}{c:+d}\mathbf{{k}}")
+    right(gold, rf"{a}\hat{{i}} {b:+d}\,\hat{{\jmath}} {c:+d} \hat k")
+    wrong(gold, rf"\begin{{bmatrix}} {a} & {b} & {c} \end{{bmatrix}}")
+    wrong(gold, rf"\begin{{bmatrix}} {a} \\ {b} \\ {c} \end{{bmatrix}}^T")
+    wrong(gold, rf"{a}\mathbf{{i}}{b:+d}\mathbf{{j}}{c + 1:+d}\mathbf{{k}}")
+    wrong(gold, rf"{factor}({a}, {b}, {c})")
+
+
+@cases(NONZERO, st.sampled_from(["a=b", r"AB = CD", r"\angle BEA_1 = \angle AEB_1", "f(0)=f(1)"]))
+def test_one_value_for_several_names(value, names):
+    gold = f"{value},{value}"
+    right(gold, f"{names} = {value}")
+    right(f"({value},{value})", f"a = b = {value}")
+    right(str(value), f"{names} = {value}")
+    wrong(gold, f"{names} = {value + 1}")
+    wrong(gold, f"x = {value} = {value}")
+    wrong(f"{value},{value},{value}", f"{names} = {value}")
+
+
+@cases(st.sampled_from([2, 3, 6, 7, 11]), st.integers(2, 9))
+def test_logarithms_without_a_base(number, factor):
+    """They have the base of the gold, or are natural."""
+    gold = rf"\log_{{10}} {number**factor}"
+    right(gold, rf"{factor}\log {number}")
+    right(rf"\log {number**factor}", rf"{factor}\ln {number}")
+    wrong(gold, rf"{factor}\ln {number}")
+    wrong(rf"\ln {number**factor}", rf"{factor}\lg {number}")
+    wrong(gold, rf"{factor + 1}\log {number}")
+
+
+@cases(st.integers(1, 9), st.sampled_from([30, 45, 60, 120, 135]))
+def test_complex_numbers_by_their_angle(size, degrees):
+    gold = rf"{size}\cos {degrees}^\circ + {size}i\sin {degrees}^\circ"
+    right(gold, rf"{size}\,\mathrm{{cis}}\,{degrees}^\circ")
+    right(gold, rf"{size}\operatorname{{cis}}\left(\frac{{{degrees}\pi}}{{180}}\right)")
+    wrong(gold, rf"{size}\,\mathrm{{cis}}({degrees + 1}^\circ)")
+    wrong(gold, rf"{size + 1}\,\mathrm{{cis}}\,{degrees}^\circ")
+
+
 @cases(st.integers(10, 9999), st.integers(2, 9))
 def test_what_is_written_around_a_number(value, times):
-    for before in (r"\text{The answer is }", r"\text{Answer: }", "Answer: ", r"\text{The sum is: }", r"\text{all }"):
-        right(str(value), f"{before}{value}")
-        wrong(str(value + 1), f"{before}{value}")
+    leads = (r"\text{The answer is }", r"\text{Answer: }", "Answer: ", r"\text{The sum is: }", r"\text{all }")
+    told_apart(str(value), str(value + 1), *(f"{before}{value}" for before in leads))
     for before in (r"\text{The answer is not }", r"\text{at least }", r"\text{not }", r"\text{It is less than }"):
         wrong(str(value), f"{before}{value}")
     right(str(value), rf"{value}^{{\text{{th}}}}")
     right(str(value), rf"x = {value} \text{{ only}}")
     right(str(value), rf"{value} \checkmark")
     right(f"{value}e{times}", rf"{value}\text{{e}}{times}")
+    right(f"{value}e{times}", rf"\sim {value} \times 10^{{{times}}}\,J")
+    right(f"{min(value, 999)}000", rf"{min(value, 999)}\thinspace 000")
+    wrong(str(value), rf"{value}x")
+    wrong(str(value), rf"{value}\,x")
+    wrong(str(value), rf"{value} \sim {times * value}")
     # What an equation or a rounding says must hold, or there are two answers.
     wrong(str(value), rf"{value} \approx {times * value}")
     wrong(str(value), rf"{value} \ldots {times * value}")
@@ -346,9 +465,8 @@ def test_equations(a, b, c, factor):
 
 @cases(st.integers(2, 999), st.sampled_from(["cm", "km/h", "degrees", "square feet", "mph", "minutes", "apples"]))
 def test_units(value, unit):
-    for answer in (rf"{value}\text{{ {unit}}}", rf"{value}\ \mathrm{{{unit}}}", rf"{value}.0 \mbox{{ {unit}}}"):
-        right(str(value), answer)
-        wrong(str(value + 1), answer)
+    answers = (rf"{value}\text{{ {unit}}}", rf"{value}\ \mathrm{{{unit}}}", rf"{value}.0 \mbox{{ {unit}}}")
+    told_apart(str(value), str(value + 1), *answers)
     right(rf"{value}\text{{ {unit}}}", str(value))
     check("math500", rf"{value} \text{{ {unit}}}", "unit")
 
@@ -370,6 +488,11 @@ def test_words(word):
     for answer in (word, word.swapcase(), rf"\text{{ {word} }}", rf"\textbf{{{word.upper()}}}."):
         right(gold, answer)
     assume(word.casefold() not in ("not", "or", "and"))
+    for answer in (rf"\text{{It is {word}}}", rf"f \text{{ is {word}}}", rf"\text{{The graph is a {word}.}}"):
+        right(gold, answer)
+        wrong(gold, answer.replace("is ", "is not "))
+        wrong(gold, answer.replace("is ", "is neither odd nor "))
+    wrong(gold, rf"\text{{Nobody says that it is {word}}}")
     wrong(gold, rf"\text{{{word}{word}}}")
     wrong(gold, rf"\text{{not {word}}}")
 

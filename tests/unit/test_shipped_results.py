@@ -18,7 +18,8 @@ from harness.curves import read_updates
 from harness.grid import cells
 from harness.protocol import load_protocol
 from harness.records import canonical_json, iter_records
-from harness.verify import Finding, verify
+from harness.verification.checked import Finding
+from harness.verify import verify
 from leaderboard import compare, site, tables
 from reuse_bench.main import app
 

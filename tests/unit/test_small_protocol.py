@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -154,6 +155,37 @@ class TestPartOfASet:
         monkeypatch.setattr(synthetic, "_questions", questions)
         assert len(ids) == 100
         assert self.found(tmp_path / "store") == set()
+
+    def test_what_could_not_be_compared_is_not_taken_for_right_later(
+        self, part: list[datasets.Problem], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        """Golds that are not those of the set: verified without the set and remembered, then with it."""
+        made_up, digests = synthetic._questions, synthetic._data_digest
+        ids, digest = [one.id for one in part], datasets.evaluation_problems(PART).digest
+
+        def questions(task: str, problems: int) -> tuple[list[str], list[str], list[str], str]:
+            if task != PART:
+                return made_up(task, problems)
+            _, prompts, golds, _ = made_up(task, problems)
+            pairs = canonical_json([list(pair) for pair in zip(ids, prompts, strict=True)])
+            return ids, prompts, golds, hashlib.sha256(pairs).hexdigest()
+
+        monkeypatch.setattr(synthetic, "_questions", questions)
+        monkeypatch.setattr(
+            synthetic, "_data_digest", lambda task, rows: digest if task == PART else digests(task, rows)
+        )
+        store = synthetic_store(
+            tmp_path / "store", protocol="small", models=(MODEL,), methods=("grpo",), reuses=(4,), seeds=(0,)
+        )
+        with monkeypatch.context() as without:
+            without.setenv(datasets.DATA_VARIABLE, str(tmp_path / "nothing"))
+            first, again = (verify(store, cache_folder=tmp_path / "cache") for _ in range(2))
+        assert [f"{one.field} {one.message}" for one in first.findings if one.level == "error"] == []
+        assert (first.cached, again.cached) == (0, 1)
+        assert again.findings == first.findings
+        assert any("golds not compared" in one.message for one in again.findings)
+        later = verify(store, cache_folder=tmp_path / "cache")
+        assert {one.field for one in later.findings if one.level == "error"} == {f"evaluation.{PART}.samples"}
 
     def test_verify_says_when_the_set_is_not_at_hand(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv(datasets.DATA_VARIABLE, str(tmp_path / "nothing"))

@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 
 from harness import provenance, records, scoring, verify
 from harness.curves import read_updates
+from harness.verification import closed, samples
+from harness.verification.checked import Checked, Judged
 from methods.errors import UserError
 from methods.registry import source_digest
 from reuse_bench.main import app
@@ -293,15 +295,15 @@ def test_a_response_that_no_grader_can_finish_with_is_no_way_to_a_score(store, m
     from tests.grading_hostile import HOSTILE
 
     installed_grader(store)
-    monkeypatch.setattr(verify, "MORE_TIME", 1)  # it would only take longer
-    one = verify._Checked("seed0.json", records.read_record(store / RECORD))
+    monkeypatch.setattr(samples, "MORE_TIME", 1)  # it would only take longer
+    one = Checked("seed0.json", records.read_record(store / RECORD))
     endless = GradeRequest("7", HOSTILE["factorial of factorial"], "math500", True)
     easy = GradeRequest("7", "\\boxed{7}", "math500", True)
     for row, (request, stored) in enumerate(
         [(endless, "wrong"), (endless, "error"), (easy, "error"), (easy, "right"), (endless, "right")]
     ):
-        one.judged.append(verify._Judged("math500", row, request, stored, stored, "samples"))
-    verify._judge_again([one], None)
+        one.judged.append(Judged("math500", row, request, stored, stored, "samples"))
+    samples.judge_again([one], None)
     assert sorted((found.field, found.message) for found in one.findings) == [
         ("evaluation.math500.scores.audited", "row 4 is stored as right, and judged error now"),
         ("evaluation.math500.scores.published", "row 4 is stored as right, and judged error now"),
@@ -402,10 +404,10 @@ def test_source_and_lock_are_compared_with_the_commit(store, monkeypatch):
         return lock if path.startswith("requirements/") or path == "pyproject.toml" else None
 
     monkeypatch.setattr(provenance, "file_at", file_at)
-    verify._locks_at.cache_clear()
-    verify._source_at.cache_clear()
+    closed._locks_at.cache_clear()
+    closed._source_at.cache_clear()
     try:
-        assert verify._source_at("c", "grpo") == source_digest("grpo")
+        assert closed._source_at("c", "grpo") == source_digest("grpo")
         assert fields(store) == {"provenance.lock_sha256"}
         edit(store, lambda d: d["provenance"].update(lock_sha256=provenance.joint_digest([lock, lock])))
         (finding,) = verify.verify(store).findings
@@ -416,8 +418,8 @@ def test_source_and_lock_are_compared_with_the_commit(store, monkeypatch):
         edit(store, lambda d: d["method"].update(source_sha256="1" * 64))
         assert fields(store) == {"method.source_sha256"}
     finally:
-        verify._locks_at.cache_clear()
-        verify._source_at.cache_clear()
+        closed._locks_at.cache_clear()
+        closed._source_at.cache_clear()
 
 
 def test_open_records_say_how_they_deviate(store):

@@ -19,6 +19,8 @@ from harness.curves import read_updates, training_summary
 from harness.evaluation import request_seed
 from harness.grid import Cell
 from harness.protocol import load_protocol
+from harness.verification import files
+from harness.verification.checked import Finding
 from tests.synthetic import synthetic_store
 
 pytestmark = pytest.mark.slow
@@ -46,7 +48,7 @@ def store(good: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(good, tmp_path / "store"))
 
 
-def findings(store: Path, level: str = "error") -> list[verify.Finding]:
+def findings(store: Path, level: str = "error") -> list[Finding]:
     return [finding for finding in verify.verify(store).findings if finding.level == level]
 
 
@@ -245,10 +247,10 @@ def test_links_are_found_wherever_they_are(store: Path, tmp_path: Path, what: st
 
 def test_a_huge_file_is_named_and_not_read(store: Path) -> None:
     target = store / folder_of(RECORD) / "updates.jsonl"
-    os.truncate(target, verify.LARGEST_FILE + 1)
+    os.truncate(target, files.LARGEST_FILE + 1)
     (finding,) = [one for one in findings(store) if one.field == "training.curve.bytes"]
     assert "is not read" in finding.message
-    os.truncate(store / CELL / "gspo" / "seed0.json", verify.LARGEST_RECORD + 1)
+    os.truncate(store / CELL / "gspo" / "seed0.json", files.LARGEST_RECORD + 1)
     assert any("is not read" in one.message and one.path.endswith("gspo/seed0.json") for one in findings(store))
 
 
