@@ -19,6 +19,8 @@ from harness.protocol import Runtime
 from harness.scheduler import Ending, Item, run_grid
 from methods.errors import UserError
 
+GO = "go"
+
 
 def append(path: Path, line: dict[str, Any]) -> None:
     """One whole line of JSON at the end of a file."""
@@ -31,6 +33,11 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+def let_go(runs: Path) -> None:
+    """Let all cells in a folder of runs that wait do their last update."""
+    (runs / GO).touch()
+
+
 def replace_file(path: Path, text: str) -> None:
     temporary = path.with_suffix(".tmp")
     temporary.write_text(text)
@@ -41,7 +48,8 @@ def replace_file(path: Path, text: str) -> None:
 class Standin:
     """A cell that needs ``trainers`` + ``engines`` GPUs for ``updates_in_all`` updates of ``seconds`` each.
 
-    ``fails`` makes every training attempt fail at once: "same" (one reason), "input" (a user's error).
+    ``fails`` makes every training attempt fail at once: "same" (one reason), "input" (a user's error). With ``waits``
+    the last update is not done before `let_go`, however slow the machine and whatever is done to others meanwhile.
     """
 
     name: str
@@ -53,6 +61,7 @@ class Standin:
     engines: int = 1
     evaluation_gpus: int = 1
     fails: str = ""
+    waits: bool = False
 
     @property
     def id(self) -> str:
@@ -95,6 +104,8 @@ class Standin:
         replace_file(self.run / "updates.jsonl", "".join(json.dumps(line) + "\n" for line in kept))
         for update in range(done + 1, self.updates_in_all + 1):
             self._beat(holders)
+            while self.waits and update == self.updates_in_all and not (self.run.parent / GO).exists():
+                self._beat(holders)
             append(self.run / "updates.jsonl", {"update": update, "pid": os.getpid()})
             if update % self.save_every == 0:
                 replace_file(self.run / "checkpoint", str(update))

@@ -403,7 +403,9 @@ def _log_weights(rng: np.random.Generator, values: np.ndarray[Any, Any]) -> dict
     bins = np.searchsorted(LOG_WEIGHT_EDGES, values, side="right")
     counts = np.bincount(bins, minlength=len(LOG_WEIGHT_EDGES) + 1)
     mass = np.bincount(bins, weights=np.exp(np.minimum(values, 0)), minlength=len(LOG_WEIGHT_EDGES) + 1)
-    quantiles = np.quantile(values, [0, 0.05, 0.25, 0.5, 0.75, 0.95, 1])
+    # As `numpy.quantile`, which takes longer than everything else here.
+    levels = np.array([0, 0.05, 0.25, 0.5, 0.75, 0.95, 1])
+    quantiles = np.interp(levels * (values.size - 1), np.arange(values.size), np.sort(values))
     names = ("min", "q05", "q25", "q50", "q75", "q95", "max")
     return {
         "responses": int(values.size),

@@ -84,6 +84,7 @@ def run(
 @with_choice
 def train(choice: Choice, address: Address = None, ignore_disk: IgnoreDisk = False) -> None:
     """Train cells of a protocol, without evaluating them."""
+    from harness.ray_cluster import import_ray
     from harness.runner import check_inputs, existing_record, train_only
 
     def step(job: CellJob, ray_address: str, report: Any) -> str:
@@ -95,6 +96,9 @@ def train(choice: Choice, address: Address = None, ignore_disk: IgnoreDisk = Fal
     check_inputs(waiting, evaluating=False)
     if not ignore_disk:
         check_room(waiting, 1)
+    if waiting:  # before Ray is started, which takes a while: say what is not installed, or what model is refused
+        import_ray()
+        prepare_models(waiting)
     _carry_out(jobs, step, address)
 
 

@@ -99,19 +99,29 @@ def left_alone(tmp_path: Path, ray_address: str) -> Command:
     return command
 
 
-def test_killed_twice_and_left_alone_come_to_the_same(left_alone: Command, tmp_path: Path, ray_address: str) -> None:
-    killed = Command(tmp_path / "killed", ray_address)
-
-    # The trainer, while it writes the first checkpoint: nothing is complete yet.
-    process = killed.start()
-    wait_until(killed.trainer, 600)
-    states = killed.run.checkpoints / "_actor" / "global_step2"
-    trainer = killed.trainer()
+def cut_short(command: Command) -> tuple[subprocess.Popen[str], Path]:
+    """Kill the trainer while it writes the first checkpoint; the driver, and the folder that is not complete."""
+    process = command.start()
+    wait_until(command.trainer, 600)
+    states = command.run.checkpoints / "_actor" / "global_step2"
+    trainer = command.trainer()
     assert trainer
     wait_until(states.exists, 600, every=0.001)
     os.kill(trainer, signal.SIGKILL)
-    assert not killed.latest.exists(), "the checkpoint was written before it could be cut short"
-    _, errors = process.communicate(timeout=120)
+    return process, states
+
+
+def test_killed_twice_and_left_alone_come_to_the_same(left_alone: Command, tmp_path: Path, ray_address: str) -> None:
+    # The trainer, while it writes the first checkpoint: nothing is complete yet.
+    for number in range(5):
+        killed = Command(tmp_path / f"killed{number}", ray_address)
+        process, states = cut_short(killed)
+        if not killed.latest.exists():
+            break
+        process.kill()  # a busy machine let it write the checkpoint before this process had its turn
+        process.communicate()
+    assert not killed.latest.exists(), "the checkpoint was always written before it could be cut short"
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 1, errors
     killed.wait_for_end()
     assert states.exists()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from harness.openrlhf.ports import quiet_port
 from methods import LossInputs, get
 from methods.diagnostics import response_rows, summarise
 
@@ -50,9 +50,7 @@ def batch(part: slice) -> LossInputs:
 
 def test_rows_are_gathered_over_ranks() -> None:
     pytest.importorskip("openrlhf", reason="the training stack is not installed")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(quiet_port())
     shared = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2", "PYTHONPATH": str(ROOT)}
     ranks = [
         subprocess.Popen(
@@ -65,7 +63,7 @@ def test_rows_are_gathered_over_ranks() -> None:
         for rank in range(2)
     ]
     try:
-        output = [process.communicate(timeout=180)[0] for process in ranks]
+        output = [process.communicate(timeout=600)[0] for process in ranks]
     finally:
         for process in ranks:
             process.kill()

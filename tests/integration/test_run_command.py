@@ -69,7 +69,7 @@ def test_an_interrupted_run_exits_3_and_keeps_what_is_complete(folder: Path) -> 
         wait_for(lambda: list(folder.glob("runs/*/*/n2/respo/seed0/cell.json")), 200, process)
         wait_for(lambda: len(the_run(folder).read_updates()) >= 9, 300, process)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=600)
     finally:
         process.kill()
     assert process.returncode == 3, errors

@@ -19,14 +19,14 @@ import pytest
 
 from harness.openrlhf.ports import quiet_port
 from harness.scheduler import read_journal, request_stop
-from tests.standin import Standin, lines
+from tests.standin import Standin, let_go, lines
 
 pytestmark = [pytest.mark.slow, pytest.mark.stack]
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def wait_until(condition: Callable[[], Any], seconds: float = 90) -> None:
+def wait_until(condition: Callable[[], Any], seconds: float = 300) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "nothing happened in time"
@@ -109,7 +109,7 @@ def lab() -> Iterator[Lab]:
 
 
 def ended(process: subprocess.Popen[str], code: int = 0) -> str:
-    output, _ = process.communicate(timeout=180)
+    output, _ = process.communicate(timeout=600)
     assert process.returncode == code, output
     return output
 
@@ -151,13 +151,17 @@ def test_from_outside_the_cluster(lab: Lab, tmp_path: Path) -> None:
 def test_through_the_death_of_a_node_a_worker_and_the_driver(lab: Lab, tmp_path: Path) -> None:
     """Four cells on three nodes. Nothing is lost, nothing done twice, and no GPU given twice."""
     runs = tmp_path / "runs"
-    cells = [Standin(f"cell{index}", str(runs), updates_in_all=160 - 2 * index, seconds=0.15) for index in range(4)]
+    cells = [
+        Standin(f"cell{index}", str(runs), updates_in_all=30 - 2 * index, seconds=0.15, waits=True)
+        for index in range(4)
+    ]
     observations = tmp_path / "observations.jsonl"
     observer = lab.observer(observations)
     driver = lab.driver(runs, cells)
     first = cells[:3]
     wait_until(lambda: all(cell.updates() >= 4 for cell in first))
     assert cells[3].updates() == 0  # the shortest waits: there are places for three
+    wait_until(lambda: any(sum(used.values()) == 6 for _, used in lines(observations)))  # all GPUs in use at once
 
     # a node disappears
     started = {line["id"]: line["nodes"][0] for line in read_journal(runs) if line["event"] == "started"}
@@ -175,12 +179,13 @@ def test_through_the_death_of_a_node_a_worker_and_the_driver(lab: Lab, tmp_path:
 
     # the driver is killed
     at = other.updates()
-    wait_until(lambda: other.updates() > at or other.is_trained())
+    wait_until(lambda: other.updates() > at or at == other.updates_in_all - 2)
     driver.kill()
     driver.wait()
     assert not all(cell.ending() for cell in cells)
 
     # and the same command is given again
+    let_go(runs)
     endings = json.loads(ended(lab.driver(runs, cells)).splitlines()[-1])
     observer.kill()
     assert endings == dict.fromkeys(endings, "done")
@@ -195,7 +200,6 @@ def test_through_the_death_of_a_node_a_worker_and_the_driver(lab: Lab, tmp_path:
     assert len(samples) > 20
     for capacity, used in samples:
         assert all(gpus <= capacity.get(node, 2) for node, gpus in used.items())
-    assert max(sum(used.values()) for _, used in samples) == 6  # all GPUs were in use at once
 
     # a third time: nothing is left to do
     attempts = [len(lines(cell.run / "attempts.jsonl")) for cell in cells]
@@ -220,7 +224,7 @@ def test_a_cell_that_fails_does_not_stop_the_others(lab: Lab, tmp_path: Path) ->
 
 def test_stopped_and_continued(lab: Lab, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
-    cell = Standin("cell", str(runs), updates_in_all=100, evaluation_gpus=2)
+    cell = Standin("cell", str(runs), updates_in_all=12, evaluation_gpus=2, waits=True)
     driver = lab.driver(runs, [cell])
     wait_until(lambda: cell.updates() >= 4)
 
@@ -233,6 +237,7 @@ def test_stopped_and_continued(lab: Lab, tmp_path: Path) -> None:
     ended(driver, 3)
     assert not cell.is_trained()
     assert not request_stop(runs)  # nobody is left to stop
+    let_go(runs)
     ended(lab.driver(runs, [cell]))
     assert_complete(cell)
     assert [line["from"] > 0 for line in lines(cell.run / "attempts.jsonl")] == [False, True]

@@ -2,35 +2,59 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from methods.errors import UserError
+from reuse_bench.main import main
 from tests.synthetic import synthetic_store
 
-pytestmark = pytest.mark.slow  # a process for each
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def reuse_bench(*arguments: str, without: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    """The command line in a process of its own; ``without`` names packages that it must not find."""
+def reuse_bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """What the program does, from its first line to its exit code; without a process, whose imports take seconds."""
+    code: object = 0
+    with (
+        mock.patch.object(sys, "argv", ["reuse-bench", *arguments]),
+        mock.patch.dict(os.environ),
+        contextlib.chdir(ROOT),
+        contextlib.redirect_stdout(io.StringIO()) as output,
+        contextlib.redirect_stderr(io.StringIO()) as errors,
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+    assert isinstance(code, int)
+    return subprocess.CompletedProcess(arguments, code, output.getvalue(), errors.getvalue())
+
+
+def reuse_bench_without(missing: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The program in a process of its own, which does not find a package."""
     program = (
-        f"import sys\nfor name in {without!r}: sys.modules[name] = None\n"
-        f"sys.argv = ['reuse-bench', *{arguments!r}]\n"
+        f"import sys\nsys.modules[{missing!r}] = None\nsys.argv = ['reuse-bench', *{arguments!r}]\n"
         "from reuse_bench.main import main\nmain()\n"
     )
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=120)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=600)
 
 
-def refused(*arguments: str, without: tuple[str, ...] = ()) -> str:
+def refused(*arguments: str) -> str:
     """The sentence with which the command was refused."""
-    done = reuse_bench(*arguments, without=without)
+    return sentence_of(reuse_bench(*arguments))
+
+
+def sentence_of(done: subprocess.CompletedProcess[str]) -> str:
     assert done.returncode == 2, done.stderr or done.stdout
     assert "Traceback" not in done.stderr
     (sentence,) = [line for line in done.stderr.splitlines() if line.startswith("reuse-bench:")]
@@ -154,7 +178,8 @@ def test_a_damaged_sample_file_fails_verification_by_name(store: Path) -> None:
 def test_a_missing_training_stack_says_what_to_install(tmp_path: Path, missing: str, part: str, monkeypatch) -> None:
     monkeypatch.setenv("REUSE_BENCH_CACHE", str(tmp_path / "cache"))
     folders = ["--runs", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
-    sentence = refused("run", "--protocol", "smoke", "--method", "grpo", "--reuse", "2", *folders, without=(missing,))
+    cell = ["--protocol", "smoke", "--method", "grpo", "--reuse", "2"]
+    sentence = sentence_of(reuse_bench_without(missing, "run", *cell, *folders))
     assert part in sentence
     assert "python requirements/install.py cpu" in sentence
 
@@ -164,7 +189,7 @@ def through_the_shell(redirection: str, *arguments: str, **environment: str) -> 
     command = shlex.join([sys.executable, "-m", "reuse_bench.main", *arguments])
     script = f"{{ {command}; echo exit=$? >&2; }} {redirection}"
     return subprocess.run(
-        ["sh", "-c", script], capture_output=True, cwd=ROOT, timeout=120, env={**os.environ, **environment}
+        ["sh", "-c", script], capture_output=True, cwd=ROOT, timeout=600, env={**os.environ, **environment}
     )
 
 
@@ -249,14 +274,14 @@ def test_an_interruption_while_the_commands_are_loaded_has_it_too() -> None:
         "sys.meta_path.insert(0, Interrupted())\n"
         "from reuse_bench.main import main\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=120)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=600)
     assert (done.returncode, done.stderr) == (3, "reuse-bench: interrupted\n")
 
 
 def test_a_closed_standard_error_changes_no_verdict() -> None:
     record = ROOT / "results" / "tiny" / "tiny-qwen3" / "n8" / "grpo" / "seed0.json"
     script = f"{sys.executable} -m reuse_bench.main verify {record} 2>&-"
-    assert subprocess.run(["sh", "-c", script], capture_output=True, cwd=ROOT, timeout=120).returncode == 0
+    assert subprocess.run(["sh", "-c", script], capture_output=True, cwd=ROOT, timeout=600).returncode == 0
 
 
 def test_a_terminal_without_a_width_does_not_swallow_tables() -> None:
@@ -266,7 +291,7 @@ def test_a_terminal_without_a_width_does_not_swallow_tables() -> None:
 def test_a_deleted_folder_is_a_sentence(tmp_path: Path) -> None:
     script = f"cd {tmp_path} && rmdir {tmp_path} && {sys.executable} -m reuse_bench.main list methods"
     done = subprocess.run(
-        ["sh", "-c", script], capture_output=True, text=True, timeout=120, env=os.environ | {"PYTHONPATH": str(ROOT)}
+        ["sh", "-c", script], capture_output=True, text=True, timeout=600, env=os.environ | {"PYTHONPATH": str(ROOT)}
     )
     assert done.returncode == 2
     assert done.stderr == "reuse-bench: the current folder was deleted: change to another one\n"

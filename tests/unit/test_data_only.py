@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import ray_cluster
 from harness.data_only import ENVIRONMENT, without_code
 from harness.models import resolve_model
 from harness.protocol import BaseModelSpec
@@ -86,7 +87,10 @@ def test_no_library_runs_the_code_of_a_model(closed: bool, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("command", ["train", "run", "evaluate"])
-def test_a_model_with_code_is_refused_by_name_before_a_run(command: str, folder: Path, tmp_path: Path) -> None:
+def test_a_model_with_code_is_refused_by_name_before_a_run(
+    command: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_cluster, "ray_cluster", None)  # nothing is started
     places = ["--runs", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
     cell = ["--protocol", "smoke", "--method", "grpo", "--reuse", "2", "--set", f"models.0.source={folder}", *places]
     outside = ["--model", str(folder), "--protocol", "smoke", "--out", str(tmp_path / "out")]
@@ -158,7 +162,7 @@ def test_a_pickle_in_the_place_of_a_checkpoint_is_not_run(tmp_path: Path) -> Non
     path, mark = tmp_path / "states.pt", tmp_path / "mark"
     path.write_bytes(pickle.dumps(Attack(mark)))
     code = f"import torch; torch.load({str(path)!r}, weights_only=False)"
-    python(code, tmp_path)
+    subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert mark.exists()  # this is what would happen
     mark.unlink()
     done = python(code, tmp_path, **ENVIRONMENT)

@@ -59,9 +59,15 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return synthetic_store(tmp_path_factory.mktemp("records"), methods=methods)
 
 
+@pytest.fixture(scope="module")
+def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Begins empty; several documents verify the same records, which is then remembered."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def checkout(tmp_path: Path, records: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of this checkout as the current folder, without data sets and with an empty cache.
+def checkout(tmp_path: Path, records: Path, cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of this checkout as the current folder, without data sets.
 
     In ``made-up`` are the made-up records, in ``results`` those that the repository ships.
     """
@@ -74,7 +80,7 @@ def checkout(tmp_path: Path, records: Path, monkeypatch: pytest.MonkeyPatch) -> 
     shutil.copytree(records, folder / "made-up")
     shutil.copytree(ROOT / "results", folder / "results")
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("REUSE_BENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("REUSE_BENCH_CACHE", str(cache_folder))
     monkeypatch.setenv("REUSE_BENCH_DATA", str(tmp_path / "data"))
     return folder
 

@@ -268,7 +268,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def wait_until(true, seconds: float = 60) -> None:
+def wait_until(true, seconds: float = 300) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "waited for too long"

@@ -165,7 +165,7 @@ def test_rewards():
 
 
 def test_an_error_earns_the_reward_of_a_wrong_answer_and_is_counted():
-    batch = rewards([box("9^{9^{9^{9^{9}}}}"), box("5")], ["5", "5"], task=None, grader="audited", timeout=0.5)
+    batch = rewards([box("9^{9^{9^{9^{9}}}}"), box("5")], ["5", "5"], task=None, grader="audited", timeout=0.1)
     assert batch.rewards == [-1.0, 1.0]
     assert batch.errors == 1
 

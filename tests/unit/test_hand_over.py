@@ -149,5 +149,5 @@ def test_a_new_driver_waits_for_what_a_dead_one_has_left(
     monkeypatch.setattr(scheduler, "LINGER_SECONDS", 0.0)
     monkeypatch.setattr(scheduler, "_kill", lambda file, nodes: lifetime.end_processes(file))
     driver._let_former_end()
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert not file.exists()

@@ -30,7 +30,7 @@ def python(code: str, **environment: str) -> subprocess.Popen[str]:
     )
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 30) -> bool:
+def eventually(condition: Callable[[], bool], seconds: float = 300) -> bool:
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -51,7 +51,7 @@ def test_a_step_is_over_when_its_last_process_is_killed(tmp_path: Path) -> None:
     assert [one.pid for one in lifetime.processes_of(path)] == [process.pid]
     assert f"process {process.pid} (-c) on " in lifetime.said(path)
     lifetime.end_processes(path)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert process.returncode == -signal.SIGKILL
     assert lifetime.processes_of(path) == []
     assert lifetime.said(path) == "an unknown one"
@@ -64,7 +64,7 @@ def test_who_comes_after_the_end_of_the_step_ends(tmp_path: Path) -> None:
     path = lifetime.new_step(tmp_path, "a")
     assert lifetime.is_over(path)
     late = python(JOIN, **{lifetime.VARIABLE: str(path)})
-    output, errors = late.communicate(timeout=60)
+    output, errors = late.communicate(timeout=300)
     assert (output, late.returncode) == ("", 1)
     assert "this step is over" in errors
     assert not path.exists()

@@ -121,21 +121,22 @@ def test_order_of_responses_does_not_matter(name: str, sizes: Sizes) -> None:
     torch.testing.assert_close(moved_gradient, gradient[order], **EXACT)
 
 
-@given(sizes=SIZES, cut=st.integers(0, 6), ranks=st.integers(1, 3))
+@given(sizes=SIZES, cut=st.integers(0, 6), ranks=st.integers(1, 3), steps=st.sampled_from([1, 16]))
 @settings(max_examples=25, deadline=None)
 @pytest.mark.parametrize("name", NAMES)
-def test_micro_batches_add_up_to_the_mini_batch(name: str, sizes: Sizes, cut: int, ranks: int) -> None:
+def test_micro_batches_add_up_to_the_mini_batch(name: str, sizes: Sizes, cut: int, ranks: int, steps: int) -> None:
+    """With OpenRLHF's normalisers, which are divided by the accumulation steps and may be less than one."""
     inputs = _inputs(sizes)
     mask = inputs.action_mask
     normalisers = {
         "dp_size": ranks,
-        "batch_num_tokens": torch.tensor(max(1.0, float(mask.sum()))),
-        "global_batch_size": max(1.0, float((mask.sum(dim=1) > 0).sum())),
+        "batch_num_tokens": torch.tensor(max(1.0, float(mask.sum())) / steps),
+        "global_batch_size": max(1.0, float((mask.sum(dim=1) > 0).sum())) / steps,
     }
     whole, gradient = _run(get(name)(), inputs)
     parts = [_run(get(name)(), replace(_rows(inputs, rows), **normalisers)) for rows in (slice(cut), slice(cut, None))]
-    torch.testing.assert_close(parts[0][0].loss + parts[1][0].loss, ranks * whole.loss, **EXACT)
-    torch.testing.assert_close(torch.cat([parts[0][1], parts[1][1]]), ranks * gradient, **EXACT)
+    torch.testing.assert_close(parts[0][0].loss + parts[1][0].loss, ranks * steps * whole.loss, **EXACT)
+    torch.testing.assert_close(torch.cat([parts[0][1], parts[1][1]]), ranks * steps * gradient, **EXACT)
 
 
 @given(sizes=SIZES, dtype=st.sampled_from([torch.float32, torch.bfloat16, torch.float64]))
@@ -224,6 +225,26 @@ def test_autograd_gives_the_loss_gradient_and_coefficient_of_the_closed_form(siz
     torch.testing.assert_close(found.loss, closed.loss, **EXACT)
     torch.testing.assert_close(gradient, closed_gradient, **EXACT)
     torch.testing.assert_close(found.coefficient * mask, closed.coefficient * mask, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("method_class", [*map(get, NAMES), _AutogradGRPO], ids=lambda one: one.name)
+def test_a_loss_that_is_scaled_scales_its_gradient(method_class: type[Method]) -> None:
+    """As DeepSpeed does, which divides the loss by the accumulation steps."""
+    inputs = _inputs(Sizes(seed=1, responses=4, tokens=6, spread=0.1))
+    _, gradient = _run(method_class(), inputs)
+    log_probs = inputs.log_probs.clone().requires_grad_()
+    (method_class()(replace(inputs, log_probs=log_probs)).loss / 8).backward()
+    assert gradient.any()
+    torch.testing.assert_close(log_probs.grad, gradient / 8, **EXACT)
+
+
+def test_the_coefficient_that_autograd_cannot_tell_is_zero() -> None:
+    """Where A is 0, nothing of the gradient is left to divide by it."""
+    inputs = replace(_inputs(Sizes(seed=1, responses=4, tokens=6, spread=0.1)), advantages=torch.zeros(4, 6))
+    outputs, gradient = _run(_AutogradGRPO(), inputs)
+    assert (gradient == 0).all()
+    assert outputs.coefficient is not None
+    assert (outputs.coefficient == 0).all()
 
 
 def test_an_empty_mini_batch_is_no_division_by_zero(method: Method) -> None:

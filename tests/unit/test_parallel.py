@@ -28,6 +28,6 @@ def test_torch_works_in_a_fork_of_a_process_whose_torch_used_threads() -> None:
         "print(list(parallel_map(lambda i: i + int(torch.zeros(4_000_000).exp().sum()), range(4), 2, least=2)))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=120
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=600
     )
     assert done.stdout.strip() == str([4_000_000 + index for index in range(4)]), done.stderr

@@ -475,25 +475,15 @@ def test_the_command_names_what_differs_and_fails(store):
 
 
 @pytest.mark.slow
-def test_a_full_grid_takes_seconds(tmp_path, monkeypatch):
-    """24 cells of the paper's size: about 177,000 samples."""
-    import time
-
+@pytest.mark.parametrize("protocol", ["qwen3-1.7b", "qwen3-30b-a3b"])
+def test_a_cell_of_the_papers_size_passes(tmp_path, monkeypatch, protocol):
+    """As all of its protocol asks for; tests/benchmarks/test_verify.py takes the time of the whole grid."""
     # The real sets may be here; these problems are made up.
     monkeypatch.setenv("REUSE_BENCH_DATA", str(tmp_path / "no data"))
-    for protocol, model in (("qwen3-1.7b", "qwen3-1.7b-base"), ("qwen3-30b-a3b", "qwen3-30b-a3b-base")):
-        synthetic_store(tmp_path / "store", protocol=protocol, models=(model,), seeds=(0,))
-    start = time.perf_counter()
-    report = verify.verify(tmp_path / "store", cache_folder=tmp_path / "cache")
-    first = time.perf_counter() - start
-    assert report.records == 24
-    assert [finding for finding in report.findings if finding.level == "error"] == []
-    start = time.perf_counter()
-    assert verify.verify(tmp_path / "store", cache_folder=tmp_path / "cache").cached == 24
-    second = time.perf_counter() - start
-    print(f"\n{report.samples} samples: {first:.1f} s, then {second:.1f} s")
-    assert first < 60
-    assert second < 15
+    store = synthetic_store(
+        tmp_path, protocol=protocol, models=(f"{protocol}-base",), methods=("respo",), reuses=(32,), seeds=(0,)
+    )
+    assert errors(store) == []
 
 
 @pytest.mark.parametrize(
