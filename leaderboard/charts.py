@@ -84,7 +84,8 @@ def percent(value: object) -> str:
 class Axis:
     """One axis. ``ticks`` None: chosen by `nice_ticks`; ``numeric``: given ticks say what stands there.
 
-    ``log``: base 2, positive values only.
+    ``names``: what the table calls 0, 1, 2, ... where these are places and no values. ``log``: base 2, positive values
+    only.
     """
 
     label: str
@@ -94,6 +95,7 @@ class Axis:
     show: Callable[[object], str] = short
     log: bool = False
     numeric: bool = False
+    names: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ class Line:
     """A curve, broken where ``y`` is None, with an optional band between ``low`` and ``high``.
 
     ``group`` picks colour, marker and dash; points are drawn on every value if ``points``, each with its ``names``.
+    ``shift`` moves the drawing along x, and nothing else, so that intervals at one place stand side by side.
     """
 
     label: str
@@ -112,6 +115,7 @@ class Line:
     points: bool = False
     joined: bool = True
     names: Sequence[str] = ()
+    shift: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -126,9 +130,10 @@ class Bars:
 
 @dataclass(frozen=True)
 class Chart:
-    """One panel: what it shows (``title``, ``description``), its axes and layers.
+    """One panel: what it shows (``title``, ``description``, a ``note`` under the title), its axes and layers.
 
-    ``cut``: curves leave the panel at its upper edge; without it, what is beyond an axis is drawn at its end.
+    ``named`` says what the names of points are. ``cut``: curves leave the panel at its upper edge; without it, what is
+    beyond an axis is drawn at its end.
     """
 
     title: str
@@ -141,6 +146,8 @@ class Chart:
     height: int = 250
     digits: int = 2
     cut: bool = False
+    note: str = ""
+    named: str = ""
     scale: float = field(default=1.0, metadata={"doc": "factor between the values and what the table prints"})
 
     @property
@@ -405,13 +412,13 @@ def _line(frame: _Frame, line: Line, alone: bool) -> list[str]:
     bars = ""
     if line.low is not None and line.high is not None and line.points:
         for index in (i for stretch in _runs(line, line.low, line.high) for i in stretch):
-            x = frame.px(float(line.x[index]))
+            x = frame.px(line.x[index] + line.shift)
             low, high = frame.py(float(line.low[index] or 0)), frame.py(float(line.high[index] or 0))
             bars += f"M{_px(x)} {_px(low)}V{_px(high)}m-3 0h6M{_px(x - 3)} {_px(low)}h6"
     points: list[tuple[float, float]] = []
     path = ""
     for stretch in _runs(line, line.y):
-        here = [(frame.px(float(line.x[i])), frame.py(float(line.y[i] or 0))) for i in stretch]
+        here = [(frame.px(line.x[i] + line.shift), frame.py(float(line.y[i] or 0))) for i in stretch]
         points += here
         path += _path(here)
     if path and line.joined:
@@ -451,9 +458,17 @@ def _bars(frame: _Frame, layers: Sequence[Bars]) -> list[str]:
 
 
 def _axes_data(frame: _Frame) -> str:
-    """What a script needs to turn pixels back into values; only for linear axes without named ticks."""
+    """What a script needs for tooltips: how pixels become values, or where the rows of the table are drawn."""
     chart = frame.chart
-    if chart.x.log or chart.y.log or (chart.x.ticks is not None and not chart.x.numeric):
+    if chart.named:
+        drawn = " ".join(
+            f"{_px(frame.px(x))},{_px(frame.py(float(line.y[index] or 0)))}"
+            for line, index, x, _ in _named_points(chart)
+        )
+        return f' data-points="{drawn}"'
+    if _by_place(chart):
+        return f' data-rows="{" ".join(_px(frame.px(x)) for x in _table_places(chart, 0))}"'
+    if chart.x.log or chart.y.log:
         return ""
     numbers = (frame.x_low, frame.x_high, frame.left, frame.right, frame.y_low, frame.y_high, frame.bottom, frame.top)
     values = " ".join(f"{value:.6g}" for value in (*numbers, chart.scale, chart.digits))
@@ -491,28 +506,80 @@ def legend(chart: Chart) -> list[tuple[Markup, str]]:
 
 
 def data_table(chart: Chart, rows: int = 40) -> Markup:
-    """The table behind a chart: x, then a column for each series; at most about ``rows`` rows."""
-    ticks = dict(chart.x.ticks or ())
+    """The table behind a chart: x, then a column for each series; at most about ``rows`` rows.
+
+    Where points have names, a row for each point. Where places have names, all of them.
+    """
+    if chart.named:
+        points = [
+            (line.label, name, number(x, 2), _entry(chart, line, index))
+            for line, index, x, name in _named_points(chart)
+        ]
+        return _plain_table(("Series", chart.named, chart.x.label, chart.y.label), points)
+    columns = _known(chart)
+    kept = _table_places(chart, rows)
+    names = dict(enumerate(chart.x.names)) | dict(chart.x.ticks or () if not chart.x.names else ())
+    header = (chart.x.label, *(layer.label for layer in chart.layers))
+    return _plain_table(
+        header,
+        [
+            (
+                names.get(x) or short(x),
+                *(_entry(chart, layer, known[x]) if x in known else "–" for layer, known in columns),
+            )
+            for x in kept
+        ],
+    )
+
+
+def _plain_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
+    head = "".join(f'<th scope="col">{escape(label)}</th>' for label in header)
+    body = "\n".join(
+        f'<tr><th scope="row">{escape(first)}</th>' + "".join(f"<td>{escape(text)}</td>" for text in rest) + "</tr>"
+        for first, *rest in rows
+    )
+    return Markup(f'<table class="plain"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>')
+
+
+def _known(chart: Chart) -> list[tuple[Line | Bars, dict[float, int]]]:
+    """Each layer with where its values are: x -> index."""
     columns: list[tuple[Line | Bars, dict[float, int]]] = []
     for layer in chart.layers:
         xs = [float(x) for x in layer.x] if isinstance(layer, Line) else [float(i) for i in range(len(layer.y))]
-        known = {x: i for i, x in enumerate(xs) if clean(x) is not None and clean(layer.y[i]) is not None}
-        columns.append((layer, known))
-    xs = sorted({x for _, known in columns for x in known})
+        columns.append((layer, {x: i for i, x in enumerate(xs) if clean(x) is not None and _drawn(layer, i)}))
+    return columns
+
+
+def _drawn(layer: Line | Bars, index: int) -> bool:
+    return clean(layer.y[index]) is not None
+
+
+def _table_places(chart: Chart, rows: int) -> list[float]:
+    """The x of the rows of the table: all where x is a place, or about ``rows`` of them."""
+    xs = sorted({x for _, known in _known(chart) for x in known})
+    if _by_place(chart):
+        return xs
     step = max(1, math.ceil(len(xs) / rows))
     kept = xs[::step]
     if xs and kept[-1] != xs[-1]:
         kept.append(xs[-1])
-    header = "".join(
-        f'<th scope="col">{escape(label)}</th>' for label in (chart.x.label, *(m.label for m in chart.layers))
-    )
-    body = "\n".join(
-        f'<tr><th scope="row">{escape(ticks.get(x) or short(x))}</th>'
-        + "".join(f"<td>{_entry(chart, layer, known[x]) if x in known else '–'}</td>" for layer, known in columns)
-        + "</tr>"
-        for x in kept
-    )
-    return Markup(f'<table class="plain"><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>')
+    return kept
+
+
+def _by_place(chart: Chart) -> bool:
+    """True where x is a place with a name, such as a bin, and no value."""
+    return bool(chart.x.names) or (chart.x.ticks is not None and not chart.x.numeric)
+
+
+def _named_points(chart: Chart) -> list[tuple[Line, int, float, str]]:
+    """(line, index, x, name) of every point that has a value and a name."""
+    return [
+        (layer, index, float(layer.x[index]), name)
+        for layer in chart.layers
+        if isinstance(layer, Line)
+        for index, name in enumerate(layer.names)
+        if clean(layer.x[index]) is not None and _drawn(layer, index)
+    ]
 
 
 def _entry(chart: Chart, layer: Line | Bars, index: int) -> str:

@@ -29,6 +29,7 @@ from harness.records import canonical_json
 from leaderboard.charts import number
 from leaderboard.pages import tables as page_tables
 from leaderboard.pages.boards import Digest, Run, beside, boards, read_runs, slug
+from leaderboard.pages.cells import typeset
 from leaderboard.pages.formula import mathml
 from leaderboard.pages.panels import shared_legend
 from leaderboard.pages.parallel import parallel_map
@@ -145,13 +146,6 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours:,} h {minutes} min"
     return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
-
-
-def typeset(text: str) -> str:
-    """Plain text with the signs that it stands for: "+-" is ±, "-0.5" has a minus, "inf" is ∞."""
-    for plain, sign in (("+-", "±"), (">=", "≥"), ("<=", "≤"), (" - ", " – "), ("inf)", "∞)")):
-        text = text.replace(plain, sign)
-    return re.sub(r"(?<![\w-])-(?=\d)", "−", text)
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -32,6 +33,18 @@ def interval(low: object, high: object, digits: int = 1, scale: float = 100) -> 
         return ""
     between = "–" if a >= 0 else " to "
     return f"{number(scale * a, digits)}{between}{number(scale * b, digits)}"
+
+
+def typeset(text: str) -> str:
+    """Plain text with the signs that it stands for: "+-" is ±, "-0.5" has a minus, "inf" is ∞."""
+    for plain, sign in (("+-", "±"), (">=", "≥"), ("<=", "≤"), (" - ", " – "), ("inf)", "∞)")):
+        text = text.replace(plain, sign)
+    return re.sub(r"(?<![\w-])-(?=\d)", "−", text)
+
+
+def brief(reasons: str) -> str:
+    """Reasons without what each explains after its colon: "one seed: the interval leaves out ..." is "one seed"."""
+    return "; ".join(dict.fromkeys(part.partition(":")[0] for part in reasons.split("; ") if part))
 
 
 def as_float(value: object) -> float | None:
@@ -131,5 +144,10 @@ def paper_cells(row: Mapping[str, Any]) -> list[Cell]:
     verdict = str(row["verdict"])
     return [
         Cell(number(100 * printed), 100 * printed),
-        Cell(verdict, tone=VERDICT_TONES.get(verdict, ""), tip=str(row["verdict_reason"])),
+        Cell(
+            verdict,
+            spread=brief(str(row["verdict_reason"])),
+            tone=VERDICT_TONES.get(verdict, ""),
+            tip=str(row["verdict_reason"]),
+        ),
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,12 @@ KERNEL_TOP = 5.5
 """Where the panel of a kernel ends: an unclipped ratio is e⁴ at its right edge, and would flatten all others."""
 BIN_TICKS = (-5.0, -2.0, -1.0, 0.0, 1.0, 2.0, 5.0)
 SIGN_WORDS = {"positive": "positive advantage", "negative": "negative advantage"}
+
+
+def view_words(view: str) -> str:
+    """A view of the scores, such as "published-1", in words."""
+    grader, measure = view.split("-")
+    return f"pass@{measure}, {grader} grader"
 
 
 @dataclass(frozen=True)
@@ -114,7 +121,7 @@ def late_by_reuse(board: Board, styles: Styles, scores: Mapping[tuple[str, int],
 
 
 def score_by_reuse(
-    board: Board, styles: Styles, scores: Scores, view: str, task: str, title: str, label: str = "pass@1, %"
+    board: Board, styles: Styles, scores: Scores, view: str, task: str, title: str, label: str = ""
 ) -> Chart:
     """A score against N: a point with its interval for each method."""
     ratios = board.ratios
@@ -131,19 +138,20 @@ def score_by_reuse(
             found = scores(arm, view, task) if arm else None
             if arm and found:
                 name = arm.title
-                xs.append(index + shift)
+                xs.append(index)
                 for column, value in zip((ys, lows, highs), found, strict=True):
                     column.append(clean(value))
         if xs:
-            layers.append(Line(name, styles(method), xs, ys, lows, highs, points=True))
+            layers.append(Line(name, styles(method), xs, ys, lows, highs, points=True, shift=shift))
     return Chart(
         title,
-        f"{title} on {board.model} against the reuse ratio N, with 95 % intervals.",
+        f"{title.removesuffix(' against N')} on {board.model} against the reuse ratio N, with 95 % intervals.",
         _ratio_axis(ratios),
-        Axis(label, show=percent),
+        Axis(label or f"pass@{view.split('-')[1]}, %", show=percent),
         layers,
         scale=100,
         digits=1,
+        note=view_words(view) if view else "",
     )
 
 
@@ -171,6 +179,7 @@ def lead_by_reuse(rows: Sequence[Mapping[str, Any]], ratios: Sequence[int], grou
         rules=(("y", 0.0),),
         scale=100,
         digits=1,
+        note="pass@1, published grader",
     )
 
 
@@ -211,8 +220,13 @@ def kernel(
 
 def _bin_axis(edges: Sequence[float], bins: int) -> Axis:
     """Ticks at edges, which lie between bars; unequal bins, so only those that leave room for one another."""
-    ticks = [(i + 0.5, short(e)) for i, e in enumerate(edges) if e in BIN_TICKS] if len(edges) == bins - 1 else []
-    return Axis("log W (nats)", low=-0.5, high=bins - 0.5, ticks=ticks)
+    if len(edges) != bins - 1:
+        return Axis("bin of log W", low=-0.5, high=bins - 0.5, ticks=[])
+    ticks = [(i + 0.5, short(e)) for i, e in enumerate(edges) if e in BIN_TICKS]
+    shown = [short(edge) for edge in edges]
+    inner = [f"{low} to {high}" for low, high in pairwise(shown)]
+    names = [f"below {shown[0]}", *inner, f"from {shown[-1]}"]
+    return Axis("log W (nats)", low=-0.5, high=bins - 0.5, ticks=ticks, names=names)
 
 
 def histogram(runs: Sequence[Run], sign: str, group: int, edges: Sequence[float], title: str) -> Chart:
@@ -289,6 +303,7 @@ def deciles(board: Board, reuse: int, styles: Styles, grader: str) -> Chart:
         layers,
         scale=100,
         digits=1,
+        note=f"{grader} grader, shortest responses first",
     )
 
 
@@ -304,10 +319,10 @@ def share_by_reuse(board: Board, styles: Styles, share: Callable[[Run], float | 
             values = [v for run in arm.evaluated if (v := share(run)) is not None] if arm else []
             if arm and values:
                 name = arm.title
-                xs.append(index + shift)
+                xs.append(index)
                 ys.append(total(values) / len(values))
         if xs:
-            layers.append(Line(name, styles(method), xs, ys, points=True))
+            layers.append(Line(name, styles(method), xs, ys, points=True, shift=shift))
     return Chart(
         title,
         text,
@@ -377,6 +392,8 @@ def cost_against_score(board: Board, styles: Styles, scores: Scores, view: str) 
         layers,
         scale=100,
         digits=1,
+        note=view_words(view),
+        named="N",
     )
 
 

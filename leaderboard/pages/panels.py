@@ -127,10 +127,10 @@ class Panels:
         ]
         return [item for item in made if not item.chart.empty]
 
-    def deep_figures(self, board: Board) -> list[tuple[str, str, list[Figure]]]:
-        """Headings with figures: everything that a board's page shows beyond the front page."""
+    def deep_figures(self, board: Board) -> list[tuple[str, str, str, list[Figure]]]:
+        """Anchors and headings with figures: everything that a board's page shows beyond the front page."""
         view = self.view(board)
-        out: list[tuple[str, str, list[Figure]]] = []
+        out: list[tuple[str, str, str, list[Figure]]] = []
         by_task = [
             Figure(
                 figures.score_by_reuse(board, self.styles, view.scores, VIEWS[0], task, task_title(task)),
@@ -138,7 +138,9 @@ class Panels:
             )
             for index, task in enumerate(board.tasks)
         ]
-        out.append(("Score against N, by benchmark", "Points are means over seeds, with 95 % intervals.", by_task))
+        out.append(
+            ("tasks", "Score against N, by benchmark", "Points are means over seeds, with 95 % intervals.", by_task)
+        )
         weights = []
         for reuse in board.ratios[-1:]:
             for sign in SIGNS:
@@ -148,6 +150,7 @@ class Panels:
         if board.ratios:
             out.append(
                 (
+                    "weights",
                     f"Importance weights at N = {board.ratios[-1]}",
                     "How far the policy has drifted from the one that wrote the responses, and which responses move "
                     "it. The first update of every rollout batch has log W = 0 exactly.",
@@ -156,6 +159,7 @@ class Panels:
             )
         out.append(
             (
+                "length",
                 "Accuracy by response length",
                 "",
                 [
@@ -166,6 +170,7 @@ class Panels:
         )
         out.append(
             (
+                "graders",
                 "Truncation and graders",
                 "",
                 [
@@ -193,5 +198,5 @@ class Panels:
                 ],
             )
         )
-        kept = ((head, text, [f for f in items if not f.chart.empty]) for head, text, items in out)
-        return [(head, text, items) for head, text, items in kept if items]
+        kept = [(key, head, text, [f for f in items if not f.chart.empty]) for key, head, text, items in out]
+        return [entry for entry in kept if entry[-1]]

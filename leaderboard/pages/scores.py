@@ -32,6 +32,8 @@ MARKS = (
     "★ best, and distinguishable from every other method at its N (paired by problem, Holm-adjusted). ≈ cannot be told "
     "apart from the highest. No mark: the data separate nothing, or another is better."
 )
+PRINTED, RULE = "index.html#published", "how.html#published"
+"""Where the published numbers stand, and how ours are held against them."""
 NAMES = 6
 """A sentence names so many methods, and counts the others."""
 
@@ -168,8 +170,10 @@ def _heldout(
         titles.append(Column("macro", "Macro average", tip="plain mean of the benchmarks"))
     if with_paper:
         titles += [
-            Column("paper", "Paper", tip="macro average as published, pass@1, published grader; not run here"),
-            Column("verdict", "Verdict", number=False, tip="the published value against our interval"),
+            Column(
+                "paper", "Paper", tip="macro average as published, pass@1, published grader; not run here", href=PRINTED
+            ),
+            Column("verdict", "Verdict", number=False, tip="the published value against our interval", href=RULE),
         ]
     titles += [
         Column("seeds", "Seeds", optional=True, tip="seeds with held-out scores, of all runs"),
@@ -305,8 +309,8 @@ def _training(board: Board, addresses: Addresses) -> Table | None:
         columns.append(Column(measure, label, tip=tip))
         if with_paper and measure != "mean":
             columns += [
-                Column(f"{measure}_paper", "Paper", tip="as published; not run here"),
-                Column(f"{measure}_verdict", "Verdict", number=False),
+                Column(f"{measure}_paper", "Paper", tip="as published; not run here", href=PRINTED),
+                Column(f"{measure}_verdict", "Verdict", number=False, href=RULE),
             ]
     columns += [
         Column("seeds", "Seeds", optional=True),
@@ -366,6 +370,7 @@ def _check(
                     f"{number(in_percent(row['score']))} / {number(100 * row['published'])}",
                     verdict,
                     spread=verdict,
+                    href=addresses.evidence(arm, board),
                     tone=VERDICT_TONES.get(verdict, ""),
                     tip=str(row["verdict_reason"]),
                 )

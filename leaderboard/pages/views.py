@@ -15,7 +15,7 @@ import pandas as pd
 import methods
 from harness.records import GRADERS, Record
 from leaderboard import claims, published, tables
-from leaderboard.charts import Axis, Chart, Line, number, percent, short, total
+from leaderboard.charts import Axis, Chart, Line, clean, number, percent, short, total
 from leaderboard.pages import figures
 from leaderboard.pages.addresses import Addresses, arm_anchor
 from leaderboard.pages.boards import BASE, METHOD_ORDER, Arm, Board, Run, method_sort, slug, task_sort, task_title
@@ -23,6 +23,7 @@ from leaderboard.pages.cells import (
     VERDICT_TONES,
     as_float,
     board_label,
+    brief,
     hours_cell,
     hours_label,
     in_percent,
@@ -33,6 +34,7 @@ from leaderboard.pages.cells import (
     share_cell,
     signed,
     status_cell,
+    typeset,
 )
 from leaderboard.pages.panels import Figure, Panels
 from leaderboard.pages.parallel import parallel_map
@@ -250,6 +252,14 @@ class Views:
     def _board(self, board: Board) -> Page:
         view = self.view(board)
         runs = self._run_table(board.runs, f"runs-{board.key}", f"All runs, {_where(board)}.")
+        deep = self.panels.deep_figures(board)
+        contents = [
+            ("heldout", "Held-out"),
+            ("training", "Training"),
+            *([("check", "Against the published numbers")] if view.check else []),
+            *((anchor, heading) for anchor, heading, *_ in deep),
+            ("runs", "All runs"),
+        ]
         return Page(
             board.page,
             "board.html",
@@ -259,7 +269,8 @@ class Views:
                 "view": view,
                 "curves": self.panels.curve_figures(board),
                 "summary": self.panels.summary_figures(board),
-                "deep": self.panels.deep_figures(board),
+                "deep": deep,
+                "contents": contents,
                 "runs": runs,
                 "digests": sorted({run.record.protocol.digest for run in board.runs}),
                 "deviations": sorted({text for run in board.runs for text in run.record.deviations}),
@@ -473,7 +484,7 @@ class Views:
                                 " or ".join(str(k) for k in sorted({r.sampling.samples_per_problem for r in results}))
                             ),
                             Cell("; ".join(sampling)),
-                            Cell(f"{drawn:,}", drawn),
+                            Cell(f"{drawn:,}", drawn, href=f"{board.page}#runs"),
                             share_cell(sum(r.truncated for r in results), drawn),
                             share_cell(differing, drawn),
                             Cell(f"{errors:,}", errors),
@@ -572,6 +583,7 @@ class Views:
             layers,
             scale=100,
             digits=1,
+            note=f"{GRADERS[0]} grader, all N and seeds together",
         )
 
     def _problem_table(self, board: Board, task: str) -> Table:
@@ -617,6 +629,7 @@ class Views:
                 *([Column("range", "Range", tip="highest less lowest solve rate of the methods")] if several else []),
             ],
             [Group("", rows)],
+            notes=["Each rate is over all runs of the column's method; its page lists them."],
         )
 
     def _pairs(self) -> list[tuple[str, str]]:
@@ -625,29 +638,54 @@ class Views:
         return sorted(together, key=lambda pair: (method_sort(pair[0]), method_sort(pair[1])))
 
     def _compare_index(self) -> Page:
-        pairs = set(self._pairs())
-        names = [name for name in self.method_names if any(name in pair for pair in pairs)]
-        matrix = [
-            (
-                self.titles[first],
-                [
-                    self.addresses.compare(first, second)
-                    if (first, second) in pairs or (second, first) in pairs
-                    else ""
-                    for second in names
-                ],
-            )
-            for first in names
-        ]
+        made = [(board, self._difference_table(board)) for board in self.boards if len(board.methods) > 1]
         return Page(
             "compare.html",
             "compare_index.html",
-            {
-                "title": "Compare two methods",
-                "section": "compare",
-                "names": [self.titles[name] for name in names],
-                "matrix": matrix,
-            },
+            {"title": "Compare two methods", "section": "compare", "sections": made},
+            [table for _, table in made],
+        )
+
+    def _difference_table(self, board: Board) -> Table:
+        """The method of the row minus that of the column, for each N: every pair at a glance, each with its page."""
+        task = MACRO if len(board.tasks) > 1 else next(iter(board.tasks), "")
+        found = {
+            (row["reuse"], *pair): row
+            for pair, rows in self.view(board).comparisons.items()
+            for row in rows
+            if row["task"] == task
+        }
+        groups = []
+        for reuse in board.ratios:
+            rows = []
+            for own in board.methods:
+                cells = [Cell(self.titles[own], self.titles[own], href=self.addresses.method(own))]
+                for other in board.methods:
+                    ahead = method_sort(own) > method_sort(other)
+                    row = found.get((reuse, *((other, own) if ahead else (own, other))))
+                    page = self.addresses.compare(own, other)
+                    cells.append(Cell("") if own == other else _difference_cell(row, ahead, page))
+                rows.append(Row(cells, f"{self.titles[own]} {own}"))
+            groups.append(Group(f"N = {reuse}", rows, key=str(reuse)))
+        sure = sum(bool(row["separated"]) for row in found.values())
+        label = "macro average" if task == MACRO else task_title(task)
+        return Table(
+            f"differences-{board.key}",
+            f"Held-out pass@1, {label}, published grader: the method of the row minus that of the column, in points, "
+            f"with 95 % intervals. {_where(board)}.",
+            [
+                Column("method", "Method", number=False),
+                *(
+                    Column(name, f"minus {self.titles[name]}", href=self.addresses.method(name))
+                    for name in board.methods
+                ),
+            ],
+            groups,
+            group_label="N",
+            notes=[
+                f"Paired by problem. {sure} of {len(found)} {_plural(len(found), 'difference')} can be told from zero "
+                "(Holm-adjusted over all pairs and N, at least two seeds on either side); they are filled and set bold."
+            ],
         )
 
     def _compare(self, first: str, second: str) -> Page:
@@ -665,7 +703,7 @@ class Views:
                     row = next((r for r in rows_ if r["reuse"] == reuse and r["task"] == task), None)
                     if row is None:
                         continue
-                    rows.append(self._compare_row(row, task))
+                    rows.append(self._compare_row(row, task, board))
                 if rows:
                     groups.append(Group(f"N = {reuse}", rows, key=str(reuse)))
             table = Table(
@@ -674,7 +712,8 @@ class Views:
                 f"problem. {_where(board)}.",
                 [
                     Column("benchmark", "Benchmark", number=False),
-                    Column("difference", "Difference"),
+                    *(Column(name, self.titles[name]) for name in (second, first)),
+                    Column("difference", "Difference", tip=f"{self.titles[second]} minus {self.titles[first]}"),
                     Column("p", "p", tip="two-sided"),
                     Column("p_holm", "p, adjusted", tip="Holm, over all pairs and N of the board"),
                     Column("verdict", "Verdict", number=False),
@@ -728,21 +767,27 @@ class Views:
             made,
         )
 
-    def _compare_row(self, row: Mapping[str, Any], task: str) -> Row:
+    def _compare_row(self, row: Mapping[str, Any], task: str, board: Board) -> Row:
         separated = bool(row["separated"])
         winner = self.titles[row["first"] if row["difference"] > 0 else row["second"]]
-        verdict = Cell(f"{winner} is better", tone="good") if separated else Cell("inconclusive", tone="warn")
+        reason = str(row["leaves_out"])
+        verdict = (
+            Cell(f"{winner} is better", tone="good")
+            if separated
+            else Cell("inconclusive", spread=brief(reason), tone="warn", tip=reason)
+        )
         label = "Macro average" if task == MACRO else task_title(task)
         return Row(
             [
                 Cell(label, label, href=self.addresses.task(task)),
+                *(self._side_cell(board, row[side], row["reuse"], task) for side in ("first", "second")),
                 Cell(
                     signed(100 * row["difference"]),
                     100 * row["difference"],
                     in_percent(row["low"]),
                     in_percent(row["high"]),
                     spread=interval(row["low"], row["high"]),
-                    tip=str(row["leaves_out"]),
+                    tip=reason,
                 ),
                 Cell(p_value(row["p_value"]), as_float(row["p_value"])),
                 Cell(p_value(row["p_holm"]), as_float(row["p_holm"])),
@@ -752,6 +797,23 @@ class Views:
                 Cell(str(row["problems"]), int(row["problems"])),
             ],
             label,
+        )
+
+    def _side_cell(self, board: Board, method: str, reuse: int, task: str) -> Cell:
+        """The score of one side of a comparison, which leads to its runs."""
+        arm = board.arm(method, reuse)
+        found = self.view(board).scores(arm, VIEWS[0], task) if arm else None
+        if arm is None or found is None:
+            return Cell("–")
+        value, low, high = found
+        return Cell(
+            number(100 * value),
+            100 * value,
+            in_percent(low),
+            in_percent(high),
+            interval(low, high),
+            arm.lost,
+            self.addresses.evidence(arm, board),
         )
 
     def _claim_rows(self) -> list[dict[str, Any]]:
@@ -775,7 +837,7 @@ class Views:
         made = []
         for row in self.claim_rows:
             if row["here"] is not None and row["here"].verdict != "no data":
-                made.append(self._claim_table(row["here"], f"settings-{row['id']}"))
+                made.append(self._claim_table(row["here"], f"settings-{row['id']}", row["text"]))
                 row["table"] = made[-1]
         small = [(board, self._outcomes([board])) for board in self.boards if board.small]
         small = [(board, outcomes) for board, outcomes in small if any(one.verdict != "no data" for one in outcomes)]
@@ -786,22 +848,26 @@ class Views:
             made,
         )
 
-    def _claim_table(self, outcome: claims.Outcome, name: str) -> Table:
-        """The settings that decide a claim."""
+    def _claim_table(self, outcome: claims.Outcome, name: str, statement: str) -> Table:
+        """The settings that decide a claim, each with the table that its scores stand in."""
         rows = []
+        keys = {board.model: board for board in self.boards if not board.small and board.division == "closed"}
         tones: dict[str, Tone] = {"yes": "good", "no": "bad", "unsure": "warn"}
         for one in outcome.settings:
             label = {"early": "Early score", "late": "Late score", MACRO: "Macro average"}.get(
                 one.measure, task_title(one.measure)
             )
             lead = one.lead
+            board = keys.get(one.model)
+            kind = "training" if one.measure in ("early", "late") else "heldout"
+            href = f"{board.page}#{kind}-{board.key}" if board else ""
             rows.append(
                 Row(
                     [
-                        Cell(one.model, one.model),
+                        Cell(one.model, one.model, href=board.page if board else ""),
                         Cell(str(one.reuse), one.reuse),
                         Cell(label, label),
-                        Cell("–")
+                        Cell("–", href=href)
                         if lead is None
                         else Cell(
                             signed(100 * lead.value),
@@ -809,6 +875,7 @@ class Views:
                             in_percent(lead.low),
                             in_percent(lead.high),
                             interval(lead.low, lead.high),
+                            href=href,
                         ),
                         Cell(one.answer, tone=tones[one.answer]),
                     ]
@@ -816,7 +883,8 @@ class Views:
             )
         return Table(
             name,
-            "Lead of the method over its best rival, in points, with an interval that holds for all settings at once.",
+            f"{typeset(statement)}: lead over the best rival in points, with an interval that holds for all settings "
+            "at once.",
             [
                 Column("model", "Model", number=False),
                 Column("reuse", "N"),
@@ -908,6 +976,12 @@ class Views:
                 "commands": reproduce(record),
                 "document": json.dumps(_brief(record), indent=1, sort_keys=True, ensure_ascii=False),
                 "method_page": self.addresses.method(run.method),
+                "seeds": [
+                    (other.record.seeds.run, "" if other is run else other.page)
+                    for arm in board.arms
+                    if run in arm.runs
+                    for other in arm.runs
+                ],
             },
         )
 
@@ -953,6 +1027,25 @@ class Views:
             ],
             [Group("", rows)],
         )
+
+
+def _difference_cell(row: Mapping[str, Any] | None, ahead: bool, href: str) -> Cell:
+    """A comparison as the row's method sees it; ``ahead``: as `leaderboard.tables.comparisons` has it."""
+    if row is None or clean(row["difference"]) is None:
+        return Cell("–", href=href)
+    sign, low, high = (1, row["low"], row["high"]) if ahead else (-1, -row["high"], -row["low"])
+    value = sign * 100 * row["difference"]
+    tone: Tone = ("good" if value > 0 else "bad") if row["separated"] else ""
+    return Cell(
+        signed(value),
+        value,
+        in_percent(low),
+        in_percent(high),
+        interval(low, high),
+        href=href,
+        tone=tone,
+        tip=str(row["leaves_out"]),
+    )
 
 
 def run_files(run: Run) -> list[tuple[str, str, str]]:

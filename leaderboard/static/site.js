@@ -130,25 +130,29 @@ function enhance(box) {
   const tools = box.querySelector(".tools");
   const output = tools.querySelector("output");
   const input = tools.querySelector("input");
+  const say = () => {
+    const kept = rows.filter((row) => !row.classList.contains("off")).length;
+    output.textContent = [kept < rows.length || input.value.trim() ? `${kept} of ${rows.length} rows` : "",
+      hidden.size ? `${hidden.size} ${hidden.size === 1 ? "column" : "columns"} hidden` : ""].filter(Boolean).join(", ");
+  };
   const filter = () => {
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    let count = 0;
     for (const row of rows) {
       const text = (row.textContent + " " + (row.dataset.text || "")).toLowerCase();
       const kept = words.every((word) => text.includes(word));
       row.classList.toggle("off", !kept);
-      count += kept;
     }
     for (const body of bodies) {
       const any = [...body.rows].some((row) => !row.classList.contains("group") && !row.classList.contains("off"));
       body.classList.toggle("off", !any);
     }
-    output.textContent = words.length ? `${count} of ${rows.length} rows` : "";
+    say();
   };
   input.addEventListener("input", () => { address.set("filter." + name, input.value.trim()); filter(); });
 
   const choices = tools.querySelector(".choices");
-  const hidden = new Set((address.get("hide." + name) || "").split(",").filter(Boolean));
+  const keys = new Set(heads.slice(1).map((head) => head.dataset.key));
+  const hidden = new Set((address.get("hide." + name) || "").split(",").filter((key) => keys.has(key)));
   const columns = () => {
     heads.forEach((head, index) => {
       const off = hidden.has(head.dataset.key);
@@ -156,6 +160,7 @@ function enhance(box) {
       rows.forEach((row) => row.cells[index]?.classList.toggle("off", off));
     });
     address.set("hide." + name, [...hidden].join(","));
+    say();
   };
   for (const head of heads.slice(1)) {
     const box = make("input", { type: "checkbox", checked: !hidden.has(head.dataset.key) });
@@ -187,7 +192,8 @@ function enhance(box) {
   document.addEventListener("viewchange", () => { if (sorted) sort(); });
 }
 
-// Tooltips: the drawing itself holds the data, and data-axes says how pixels become values.
+// Tooltips. The drawing of curves holds the data, and data-axes says how pixels become values. Where x is a place (N, a
+// bin) or points have names, the tooltip reads a row of the table behind the figure.
 function points(group) {
   const path = group.querySelector(".line")?.getAttribute("d") || "";
   const numbers = path.match(/-?\d*\.?\d+/g) || [];
@@ -196,48 +202,87 @@ function points(group) {
   return out;
 }
 
-function tooltip(svg) {
+// Where a tooltip can stand, from left to right: { x, y, say() -> [heading, [label, value], ...] }, pixels of the drawing.
+function stopsOfCurves(svg) {
   const [x0, x1, px0, px1, y0, y1, py0, py1, scale, digits] = svg.dataset.axes.split(" ").map(Number);
-  const groups = [...svg.querySelectorAll("g[data-label]")].map((g) => ({ label: g.dataset.label, points: points(g) }))
-    .filter((group) => group.points.length > 1);
-  if (!groups.length) return;
+  const toX = (px) => x0 + (px - px0) / (px1 - px0) * (x1 - x0);
+  const toY = (py) => y0 + (py - py0) / (py1 - py0) * (y1 - y0);
+  const curves = [...svg.querySelectorAll("g[data-label]")].map((g) => ({ label: g.dataset.label, points: points(g) }))
+    .filter((curve) => curve.points.length > 1);
+  const say = (x) => {
+    // A curve that ended before, or left the panel, has nothing to say here.
+    const near = curves.map(({ label, points }) => ({
+      label, point: points.reduce((a, b) => (Math.abs(b[0] - x) < Math.abs(a[0] - x) ? b : a)),
+    })).filter(({ point }) => Math.abs(point[0] - x) < (px1 - px0) / 8);
+    return [svg.dataset.x + " " + Number(toX(x).toPrecision(3)).toLocaleString("en"),
+      ...near.map(({ label, point }) => [label, (scale * toY(point[1])).toFixed(digits)])];
+  };
+  const xs = new Set(curves.flatMap((curve) => curve.points.map(([x]) => x)));
+  return [...xs].sort((a, b) => a - b).map((x) => ({ x, say: () => say(x) }));
+}
+
+function stopsOfRows(svg, table) {
+  const heads = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
+  const places = (svg.dataset.points ?? svg.dataset.rows).split(" ").filter(Boolean).map((place) => place.split(",").map(Number));
+  return places.map(([x, y], index) => ({ x, y, say: () => {
+    const texts = [...table.tBodies[0].rows[index].cells].map((cell) => cell.textContent);
+    const lines = texts.map((text, column) => [heads[column], text]).slice(1).filter(([, text]) => text !== "–");
+    return [(svg.dataset.points === undefined ? heads[0] + " " : "") + texts[0], ...lines];
+  } }));
+}
+
+function tooltip(svg) {
   const panel = svg.closest(".panel");
+  const stops = svg.dataset.axes ? stopsOfCurves(svg) : stopsOfRows(svg, panel.querySelector("table"));
+  if (!stops.length) return;
   const tip = make("div", { className: "tip", hidden: true });
-  tip.setAttribute("aria-hidden", "true");
+  tip.setAttribute("aria-live", "polite");
   panel.append(tip);
   const cursor = document.createElementNS("http://www.w3.org/2000/svg", "path");
   cursor.setAttribute("class", "cursor");
   svg.append(cursor);
-  const toX = (px) => x0 + (px - px0) / (px1 - px0) * (x1 - x0);
-  const toY = (py) => y0 + (py - py0) / (py1 - py0) * (y1 - y0);
-  const hide = () => { tip.hidden = true; cursor.removeAttribute("d"); };
+  const { width, height } = svg.viewBox.baseVal;
+  let shown = -1;
+  const hide = () => { shown = -1; tip.hidden = true; cursor.removeAttribute("d"); };
+  const show = (index) => {
+    if (index === shown) return;
+    shown = index;
+    const stop = stops[index];
+    const [heading, ...lines] = stop.say();
+    tip.replaceChildren(make("b", {}, heading), ...lines.map(([label, value]) => make("div", {}, label + " ", make("span", {}, value))));
+    cursor.setAttribute("d", `M${stop.x} 10V${height - 40}`);
+    tip.hidden = false;
+    const frame = svg.getBoundingClientRect();
+    const own = panel.getBoundingClientRect();
+    const at = frame.left - own.left + stop.x * frame.width / width;
+    tip.style.left = Math.max(4, at + 14 + tip.offsetWidth > own.width ? at - tip.offsetWidth - 14 : at + 14) + "px";
+    tip.style.top = frame.top - own.top + 6 + "px";
+  };
   svg.addEventListener("pointermove", (event) => {
     const frame = svg.getBoundingClientRect();
-    const at = (event.clientX - frame.left) * svg.viewBox.baseVal.width / frame.width;
-    if (at < px0 - 4 || at > px1 + 4) { hide(); return; }
-    // A curve that ended before, or left the panel, has nothing to say here.
-    const near = groups.map(({ label, points }) => ({
-      label, point: points.reduce((a, b) => (Math.abs(b[0] - at) < Math.abs(a[0] - at) ? b : a)),
-    })).filter(({ point }) => Math.abs(point[0] - at) < (px1 - px0) / 8);
-    if (!near.length) { hide(); return; }
-    const x = near.reduce((a, b) => (Math.abs(b.point[0] - at) < Math.abs(a.point[0] - at) ? b : a)).point[0];
-    tip.replaceChildren(make("b", {}, svg.dataset.x + " " + Number(toX(x).toPrecision(3)).toLocaleString("en")));
-    for (const { label, point } of near) {
-      tip.append(make("div", {}, label + " ", make("span", {}, (scale * toY(point[1])).toFixed(digits))));
-    }
-    cursor.setAttribute("d", `M${x} ${py1}V${py0}`);
-    tip.hidden = false;
-    const own = panel.getBoundingClientRect();
-    const left = event.clientX - own.left + 14;
-    tip.style.left = Math.max(4, left + tip.offsetWidth > own.width ? left - tip.offsetWidth - 28 : left) + "px";
-    tip.style.top = frame.top - own.top + 6 + "px";
+    const x = (event.clientX - frame.left) * width / frame.width;
+    const y = (event.clientY - frame.top) * height / frame.height;
+    const away = stops.map((stop) => Math.hypot(stop.x - x, stop.y === undefined ? 0 : stop.y - y));
+    const index = away.indexOf(Math.min(...away));
+    if (away[index] < width / 8) show(index); else hide();
   });
   svg.addEventListener("pointerleave", hide);
+  svg.tabIndex = 0;
+  svg.addEventListener("focus", () => { if (svg.matches(":focus-visible")) show(stops.length - 1); });
+  svg.addEventListener("blur", hide);
+  svg.addEventListener("keydown", (event) => {
+    const last = stops.length - 1;
+    const next = { ArrowLeft: Math.max(0, shown - 1), ArrowRight: Math.min(last, shown + 1), Home: 0, End: last }[event.key];
+    if (event.key === "Escape") hide();
+    if (next === undefined) return;
+    event.preventDefault();
+    show(next);
+  });
 }
 
 document.addEventListener("DOMContentLoaded", () => {
   themeButton();
   switches();
   document.querySelectorAll(".tablebox.long").forEach(enhance);
-  document.querySelectorAll("svg.chart[data-axes]").forEach(tooltip);
+  document.querySelectorAll("svg:is([data-axes], [data-rows], [data-points])").forEach(tooltip);
 });

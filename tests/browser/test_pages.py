@@ -404,6 +404,94 @@ def test_tooltips_say_what_is_drawn(root, visit):
     assert value == pytest.approx(float(last), abs=0.3)
 
 
+def test_a_tooltip_where_x_is_a_place_is_a_row_of_the_table(root, visit):
+    one = visit()
+    one.page.goto(file(root, "index.html"))
+    panel = one.page.locator(".panel", has_text="Held-out macro average against N").first
+    chart = panel.locator("svg.chart")
+    chart.scroll_into_view_if_needed()
+    box = chart.bounding_box()
+    one.page.mouse.move(box["x"] + box["width"] * 0.85, box["y"] + box["height"] * 0.5)
+    tip = panel.locator(".tip")
+    assert tip.is_visible()
+    panel.locator("summary").click()
+    cells = panel.locator("table.plain tbody tr").last.locator("th, td").all_inner_texts()
+    one.page.mouse.move(box["x"] + box["width"] * 0.84, box["y"] + box["height"] * 0.5)
+    assert tip.locator("b").inner_text().endswith(f" {cells[0]}")
+    assert tip.locator("span").all_inner_texts() == [text for text in cells[1:] if text != "–"]
+    assert one.problems == []
+
+
+@pytest.mark.parametrize("name", ["index.html", RUN, "methods/respo.html"])
+def test_tooltips_of_every_chart_come_with_the_keyboard(root, visit, name):
+    one = visit()
+    one.page.goto(file(root, name))
+    charts = one.page.locator("svg.chart")
+    for index in range(charts.count()):
+        chart = charts.nth(index)
+        before = chart.evaluate("(e) => { const all = [...document.querySelectorAll('a, button, input, summary, "
+                                "[tabindex]')].filter((o) => o.checkVisibility()); "
+                                "all[all.indexOf(e) - 1].focus(); return all.length; }")  # fmt: skip
+        assert before
+        one.page.keyboard.press("Tab")
+        assert chart.evaluate("(e) => e === document.activeElement")
+        tip = one.page.locator(".tip:visible")
+        assert tip.count() == 1
+        last = tip.inner_text()
+        one.page.keyboard.press("Home")
+        first = tip.inner_text()
+        assert first != last
+        one.page.keyboard.press("ArrowRight")
+        assert tip.inner_text() != first
+        one.page.keyboard.press("End")
+        assert tip.inner_text() == last
+        one.page.keyboard.press("Escape")
+        assert one.page.locator(".tip:visible").count() == 0
+    assert one.problems == []
+
+
+def test_a_view_that_was_sent_says_that_columns_are_hidden(root, visit):
+    one = visit()
+    one.page.goto(file(root, f"index.html?hide.{TABLE}=aime25,nonsense&filter.{TABLE}=respo"))
+    assert one.page.inner_text(f'[data-table="{TABLE}"] output') == "2 of 9 rows, 1 column hidden"
+    one.page.click(f'[data-table="{TABLE}"] .files a >> nth=0')
+    assert one.page.url.endswith(f"#{TABLE}")
+    assert f"filter.{TABLE}=respo" in one.page.url
+
+
+def test_a_long_table_keeps_its_head_in_sight(visit, tmp_path):
+    store = synthetic_store(
+        tmp_path / "store", methods=("grpo",), reuses=(8,), seeds=(0,), tasks={"tiny_sum3": (60, 2)}, updates=32
+    )
+    site.build(store, tmp_path / "pages", workers=1)
+    one = visit(viewport={"width": 1280, "height": 800})
+    one.page.goto((tmp_path / "pages/benchmarks/tiny_sum3.html").as_uri())
+    scroll = one.page.locator(".tall .scroll")
+    heads = scroll.locator("thead th")
+    scroll.evaluate("(e) => e.scrollTo(0, e.scrollHeight)")
+    for index in range(heads.count()):
+        assert heads.nth(index).bounding_box()["y"] == pytest.approx(scroll.bounding_box()["y"], abs=2)
+    # On paper all rows are there.
+    one.page.emulate_media(media="print")
+    assert scroll.evaluate("(e) => e.scrollHeight <= e.clientHeight + 1")
+
+
+@pytest.mark.parametrize("width", [360, 1440])
+def test_no_word_of_a_row_is_broken(root, visit, width):
+    """A name such as OlympiadBench stays whole, at the cost of a wider column."""
+    one = visit(viewport={"width": width, "height": 800})
+    for name in ("index.html", "benchmarks.html", "compare.html"):
+        one.page.goto(file(root, name))
+        broken = one.page.evaluate(
+            """() => [...document.querySelectorAll('tbody th[scope="row"]')].filter((cell) => cell.checkVisibility()
+                && !/\\s/.test(cell.innerText.trim()) && cell.getClientRects().length
+                && (() => { const range = document.createRange(); range.selectNodeContents(cell);
+                    return new Set([...range.getClientRects()].map((box) => Math.round(box.top))).size > 1; })())
+                .map((cell) => cell.innerText)"""
+        )
+        assert broken == [], name
+
+
 def test_print_leaves_the_tools_out(root, visit):
     one = visit(color_scheme="dark")
     one.page.goto(file(root, "index.html"))

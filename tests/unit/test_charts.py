@@ -193,3 +193,41 @@ def test_a_long_table_is_thinned_and_keeps_both_ends():
     rows = re.findall(r'<th scope="row">(.*?)</th>', data_table(one, 20))
     assert len(rows) <= 22
     assert (rows[0], rows[-1]) == ("0", "999")
+
+
+def _table(one):
+    text = data_table(one)
+    heads = re.findall(r'<th scope="col">(.*?)</th>', text)
+    return heads, [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in re.findall(r"<tr>.*?</tr>", text)[1:]]
+
+
+def test_what_stands_side_by_side_in_the_drawing_is_one_row_of_the_table():
+    axis = Axis("N", low=-0.4, high=1.4, ticks=[(0, "8"), (1, "32")])
+    lines = [Line(name, i, [0, 1], [0.1 * i, 0.5], points=True, shift=0.1 * i) for i, name in enumerate("abc")]
+    one = Chart("t", "d", axis, Axis("y"), lines, digits=1)
+    assert _table(one) == (["N", "a", "b", "c"], [["8", "0.0", "0.1", "0.2"], ["32", "0.5", "0.5", "0.5"]])
+    root = draw(one)
+    starts = [
+        re.match(r"M([\d.]+)", path.get("d"))[1] for path in root.iter(f"{SVG}path") if path.get("class") == "line"
+    ]
+    assert len(set(starts)) == 3
+    assert len(root.get("data-rows").split()) == 2
+
+
+def test_bins_are_named_and_none_is_left_out():
+    names = [f"{i} to {i + 1}" for i in range(60)]
+    one = Chart("t", "d", Axis("x", ticks=[(0.5, "1")], names=names), Axis("y"), [Bars("a", 0, [1.0] * 60)])
+    assert [row[0] for row in _table(one)[1]] == names
+    assert len(draw(one).get("data-rows").split()) == 60
+
+
+def test_named_points_are_a_row_each():
+    line = Line(
+        "GRPO", 0, [3.0, 3.0], [0.5, 0.25], [0.4, 0.2], [0.6, 0.3], points=True, joined=False, names=["8", "16"]
+    )
+    one = Chart("t", "d", Axis("hours"), Axis("score"), [line], named="N", digits=1, scale=100)
+    assert _table(one) == (
+        ["Series", "N", "hours", "score"],
+        [["GRPO", "8", "3.00", "50.0 (40.0 to 60.0)"], ["GRPO", "16", "3.00", "25.0 (20.0 to 30.0)"]],
+    )
+    assert len(draw(one).get("data-points").split()) == 2

@@ -14,8 +14,9 @@ import threading
 import time
 import xml.etree.ElementTree as ET
 import zipfile
+from collections import Counter
 from html.parser import HTMLParser
-from itertools import combinations
+from itertools import combinations, product
 from math import comb
 from pathlib import Path
 from statistics import mean
@@ -33,7 +34,7 @@ from leaderboard.pages.boards import slug
 from leaderboard.pages.formula import mathml
 from leaderboard.pages.scores import _who_wins
 from leaderboard.pages.tables import Cell, Column, Group, Row, Table, files, latex, to_csv
-from leaderboard.tables import heldout, load, shown
+from leaderboard.tables import comparisons, heldout, load, shown
 from methods.errors import UserError
 from reuse_bench.main import app
 from tasks.chain import held_out_problems
@@ -457,6 +458,82 @@ def test_every_chart_of_the_issue_is_there_with_its_data(pages, built):
     for name in pages:
         text = (built / name).read_text()
         assert text.count('<svg class="chart"') == text.count('<table class="plain">'), name
+
+
+def test_the_tables_behind_charts_name_n_and_bins_and_not_where_they_are_drawn(built):
+    for path in built.rglob("*.html"):
+        text = path.read_text()
+        for table in re.findall(r'<table class="plain">.*?</table>', text, re.DOTALL):
+            head = re.search(r'<th scope="col">(.*?)</th>', table)[1]
+            names = re.findall(r'<th scope="row">(.*?)</th>', table)
+            if head.startswith("N, "):
+                assert set(names) <= {"8", "32"}, path
+                assert len(names) == len(set(names)), path
+            elif head == "log W (nats)" and "share of" in table:
+                assert (names[0], names[1], names[-1]) == ("below −10", "−10 to −5", "from 10"), path
+    assert "below −10" in (built / "methods/respo.html").read_text()
+
+
+def test_charts_of_scores_say_which_grader_and_measure_they_show(built):
+    text = (built / "boards/qwen3-1.7b-base-v1.html").read_text()
+    for title in ("Held-out macro average against N", "Cost against score, points named by N", "AIME 2025"):
+        assert f"<figcaption>{title} <small>pass@1, published grader</small>" in text
+
+
+def test_every_pair_stands_in_the_matrix_of_differences(store, built):
+    """Against the comparisons themselves: sign, interval, and which are sure; each leads to its page."""
+    pairs = comparisons(load(store, protocol="qwen3-1.7b"))
+    pairs = pairs[pairs["task"] == "macro_average"]
+    rows = list(csv.DictReader((built / "data/differences-qwen3-1.7b-base-v1.csv").open()))
+    text = section((built / "compare.html").read_text(), 'data-table="differences-qwen3-1.7b-base-v1"', "</table>")
+    titles = {"grpo": "GRPO", "gspo": "GSPO", "vespo": "VESPO", "respo": "ReSPO"}
+    found = {(line["N"], line["method"]): line for line in rows}
+    assert len(found) == 8
+    known = set()
+    for _, pair in pairs.iterrows():
+        for one, other, sign in ((pair["first"], pair["second"], 1), (pair["second"], pair["first"], -1)):
+            line = found[str(pair["reuse"]), titles[one]]
+            bounds = sorted(sign * 100 * pair[name] for name in ("low", "high"))
+            assert float(line[other]) == pytest.approx(sign * 100 * pair["difference"])
+            assert [float(line[f"{other}.low"]), float(line[f"{other}.high"])] == pytest.approx(bounds)
+            known.add((str(pair["reuse"]), one, other))
+    empty = {(n, own, other) for (n, title), line in found.items() for own, other in product(titles, titles)
+             if titles[own] == title and line[other] == ""}  # fmt: skip
+    assert empty == {(n, own, other) for n, own, other in product(("8", "32"), titles, titles)} - known
+    filled = len(re.findall(r'<td class="num tone-(?:good|bad)"', text))
+    assert filled == 2 * int(pairs["separated"].sum())
+    assert f"{int(pairs['separated'].sum())} of {len(pairs)} differences" in (built / "compare.html").read_text()
+    assert text.count('href="compare/') == 2 * 4 * 3
+
+
+def test_a_comparison_shows_both_scores_and_leads_to_their_runs(built):
+    text = section((built / "compare/vespo--respo.html").read_text(), 'data-table="compare-', "</table>")
+    own = {line["method"]: line for line in csv.DictReader((built / "data/heldout-qwen3-1.7b-base-v1.csv").open())
+           if line["N"] == "8"}  # fmt: skip
+    rows = csv.DictReader((built / "data/compare-vespo--respo-qwen3-1.7b-base-v1.csv").open())
+    first = next(line for line in rows if line["N"] == "8")
+    for name, title in (("respo", "ReSPO"), ("vespo", "VESPO")):
+        assert float(first[name]) == pytest.approx(float(own[title]["macro.published-1"]))
+        assert f'href="../methods/{name}.html#qwen3-1.7b-base-v1-n8"' in text
+
+
+def test_captions_tell_downloads_apart(built):
+    text = (built / "downloads.html").read_text()
+    captions = re.findall(r'<th scope="row">(.*?)</th>', section(text, "Every table of these pages", "</table>"))
+    assert len(captions) > 20
+    assert [text for text, count in Counter(captions).items() if count > 1] == []
+
+
+def test_a_lost_run_is_not_asked_to_be_evaluated(built):
+    text = (built / "runs/qwen3-1.7b/qwen3-1.7b-base/n32/grpo/seed1.html").read_text()
+    assert "This run collapsed: there is no final checkpoint to ask." in text
+    assert "reuse-bench evaluate" not in text
+
+
+def test_a_run_leads_to_the_other_seeds_of_its_cell(built):
+    text = (built / "runs/qwen3-1.7b/qwen3-1.7b-base/n8/grpo/seed1.html").read_text()
+    assert 'href="../../../../../runs/qwen3-1.7b/qwen3-1.7b-base/n8/grpo/seed0.html" aria-label="Seed 0' in text
+    assert "<strong>1</strong>" in text
 
 
 def test_charts_of_samples_say_what_the_samples_say(store, built):
