@@ -1,4 +1,4 @@
-"""What training prepares, reads and judges without the training stack: prompts, seeds, save points, ends, error lines."""
+"""What training prepares, reads and judges without the training stack: prompts, seeds, save points, how it ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import training
+from harness import runner, training
 from harness.grid import Cell
 from harness.protocol import load_protocol
 from harness.run_directory import RunDirectory
@@ -119,7 +119,7 @@ def test_a_wrong_hyperparameter_stops_before_anything_is_started(tmp_path: Path)
 @pytest.fixture
 def ended(tmp_path: Path) -> RunDirectory:
     """A training that has ended as it should."""
-    run = RunDirectory(tmp_path)
+    run = RunDirectory.of(tmp_path, CELL)
     run.final.mkdir(parents=True)
     (run.final / "model.safetensors").write_bytes(b"weights")
     run.worker.write_text(json.dumps({"source_sha256": training.worker_spec(TINY, CELL, run).source_sha256}))
@@ -145,6 +145,28 @@ def test_a_worker_with_another_loss_or_none_does_not_count(ended: RunDirectory) 
     ended.worker.unlink()
     with pytest.raises(training.TrainingError, match="did not report the loss"):
         judged(ended)
+
+
+def test_a_training_is_continued_with_the_loss_that_began_it_only(ended: RunDirectory, tmp_path: Path) -> None:
+    checkpoint(ended, "global_step4")
+    latest = ended.checkpoints / "_actor" / "latest"
+    latest.write_text("global_step4")
+    training.check_same_loss(TINY, CELL, ended)
+    ended.worker.write_text(json.dumps({"source_sha256": "0" * 64}))
+    with pytest.raises(UserError, match=r"worker\.json: field source_sha256: .* of method grpo \(000000000000\)"):
+        training.check_same_loss(TINY, CELL, ended)
+    job = runner.CellJob(TINY, CELL, runner.Places(tmp_path, tmp_path / "results"))
+    for begin in (
+        lambda: training.train_cell(TINY, CELL, ended, tmp_path, ""),
+        lambda: runner.check_inputs([job], evaluating=False),
+    ):
+        with pytest.raises(UserError, match="bring that source back, or remove"):
+            begin()
+    ended.worker.write_text("{")
+    with pytest.raises(UserError, match=r"worker\.json: it is damaged"):
+        training.check_same_loss(TINY, CELL, ended)
+    latest.unlink()  # nothing of it would be kept
+    training.check_same_loss(TINY, CELL, ended)
 
 
 def test_too_few_updates_or_no_checkpoint_do_not_count(ended: RunDirectory) -> None:
