@@ -88,10 +88,13 @@ def check_inputs(jobs: Sequence[CellJob], evaluating: bool = True) -> None:
     """Look for what the cells need besides a base model, before minutes or days go into them.
 
     Raises:
-        UserError: a method, its hyperparameters, the training set or a held-out task cannot be used.
+        UserError: a method, its hyperparameters, the training set or a held-out task cannot be used, or the loss of a
+            training that would be continued has changed since.
     """
     for job in {(job.protocol.id, job.cell.method): job for job in jobs}.values():
         training.build_method(job.protocol, job.cell.method)
+    for job in jobs:
+        training.check_same_loss(job.protocol, job.cell, job.run)
     for protocol in {job.protocol.id: job.protocol for job in jobs}.values():
         training.training_problems(protocol.data.train)
         if evaluating:

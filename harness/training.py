@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import methods
 from harness import data_only
@@ -76,6 +77,34 @@ def _complete_checkpoint(run: RunDirectory) -> str | None:
     latest = run.checkpoints / "_actor" / "latest"
     name = latest.read_text().strip() if latest.exists() else ""
     return name if re.fullmatch(r"global_step\d+", name) else None
+
+
+def check_same_loss(protocol: Protocol, cell: Cell, run: RunDirectory) -> None:
+    """Whether a training that would be continued was begun with the loss that is here now.
+
+    Raises:
+        UserError: it was not, so that a part of its updates would be those of another method.
+    """
+    if run.trained.exists() or not resume_point(run, cell):
+        return
+    begun, here = _reported(run).get("source_sha256"), worker_spec(protocol, cell, run).source_sha256
+    if begun != here:
+        raise UserError(
+            f"{run.worker}: field source_sha256: the training was begun with another source of method {cell.method} "
+            f"({str(begun)[:12]}) than there is now ({here[:12]}): bring that source back, or remove {run.root} to "
+            "train the cell anew"
+        )
+
+
+def _reported(run: RunDirectory) -> dict[str, Any]:
+    """What the worker of the last attempt said of itself; empty when it said nothing."""
+    try:
+        found: dict[str, Any] = json.loads(run.worker.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{run.worker}: it is damaged ({error}): remove {run.root} to train the cell anew") from error
+    return found
 
 
 def drop_incomplete_checkpoints(run: RunDirectory) -> None:
@@ -163,10 +192,12 @@ def train_cell(
 
     Raises:
         TrainingError: OpenRLHF ended with an error, or without what it had to leave behind.
+        UserError: it cannot be continued, because the loss has changed since, or no prompt is short enough.
         KeyboardInterrupt: passed on after the training process was ended.
     """
     if run.trained.exists():
         return read_result(run)
+    check_same_loss(protocol, cell, run)
     run.training.mkdir(parents=True, exist_ok=True)
     write_prompts(protocol, cell, model, run.prompts)
     spec = worker_spec(protocol, cell, run)
@@ -301,8 +332,7 @@ def _judge(protocol: Protocol, run: RunDirectory, spec: WorkerSpec, collapse: st
     updates = len(run.read_updates())
     if collapse:
         return TrainingResult(updates, collapse, None)
-    reported = json.loads(run.worker.read_text()) if run.worker.exists() else {}
-    if reported.get("source_sha256") != spec.source_sha256:
+    if _reported(run).get("source_sha256") != spec.source_sha256:
         raise TrainingError(f"the worker did not report the loss {spec.method} that it was given (log: {run.log})")
     if updates != protocol.update.updates:
         raise TrainingError(

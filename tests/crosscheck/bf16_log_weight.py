@@ -83,7 +83,7 @@ def main() -> None:
             ]
             print(
                 f"| {update} | {exact.std():.3f} | {error.std():.3f} | {(error / lengths).std():.1e} "
-                f"| {outside[0]:.0%} | {outside[1]:.0%} |"
+                f"| {100 * outside[0]:.0f} % | {100 * outside[1]:.0f} % |"
             )
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""What training prepares and reads without the training stack: prompts, seeds, save points, error lines."""
+"""What training prepares, reads and judges without the training stack: prompts, seeds, save points, how it ended."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from harness import training
+from harness import runner, training
 from harness.grid import Cell
 from harness.protocol import load_protocol
 from harness.run_directory import RunDirectory
 from harness.seeds import derived_seed
+from harness.tiny_model import directory_digest
 from methods.errors import UserError
 from tasks import chain
 
@@ -113,6 +114,72 @@ def test_a_wrong_hyperparameter_stops_before_anything_is_started(tmp_path: Path)
     changed = TINY.with_overrides({"methods.hyperparameters.grpo": {"clip_hihg": 0.3}})
     with pytest.raises(UserError, match=r"methods\.hyperparameters\.grpo: .*clip_hihg"):
         training.worker_spec(changed, CELL, RunDirectory(tmp_path))
+
+
+@pytest.fixture
+def ended(tmp_path: Path) -> RunDirectory:
+    """A training that has ended as it should."""
+    run = RunDirectory.of(tmp_path, CELL)
+    run.final.mkdir(parents=True)
+    (run.final / "model.safetensors").write_bytes(b"weights")
+    run.worker.write_text(json.dumps({"source_sha256": training.worker_spec(TINY, CELL, run).source_sha256}))
+    lines = [json.dumps({"update": number, "score": 0.5}) for number in range(1, TINY.update.updates + 1)]
+    run.updates.write_text("".join(f"{line}\n" for line in lines))
+    return run
+
+
+def judged(run: RunDirectory, collapse: str | None = None) -> training.TrainingResult:
+    return training._judge(TINY, run, training.worker_spec(TINY, CELL, run), collapse)
+
+
+def test_a_training_that_did_what_was_asked_counts(ended: RunDirectory) -> None:
+    result = judged(ended)
+    assert (result.updates, result.collapse) == (TINY.update.updates, None)
+    assert result.checkpoint_digest == directory_digest(ended.final)
+
+
+def test_a_worker_with_another_loss_or_none_does_not_count(ended: RunDirectory) -> None:
+    ended.worker.write_text(json.dumps({"source_sha256": "0" * 64}))
+    with pytest.raises(training.TrainingError, match=f"did not report the loss {CELL.method}"):
+        judged(ended)
+    ended.worker.unlink()
+    with pytest.raises(training.TrainingError, match="did not report the loss"):
+        judged(ended)
+
+
+def test_a_training_is_continued_with_the_loss_that_began_it_only(ended: RunDirectory, tmp_path: Path) -> None:
+    checkpoint(ended, "global_step4")
+    latest = ended.checkpoints / "_actor" / "latest"
+    latest.write_text("global_step4")
+    training.check_same_loss(TINY, CELL, ended)
+    ended.worker.write_text(json.dumps({"source_sha256": "0" * 64}))
+    with pytest.raises(UserError, match=r"worker\.json: field source_sha256: .* of method grpo \(000000000000\)"):
+        training.check_same_loss(TINY, CELL, ended)
+    job = runner.CellJob(TINY, CELL, runner.Places(tmp_path, tmp_path / "results"))
+    for begin in (
+        lambda: training.train_cell(TINY, CELL, ended, tmp_path, ""),
+        lambda: runner.check_inputs([job], evaluating=False),
+    ):
+        with pytest.raises(UserError, match="bring that source back, or remove"):
+            begin()
+    ended.worker.write_text("{")
+    with pytest.raises(UserError, match=r"worker\.json: it is damaged"):
+        training.check_same_loss(TINY, CELL, ended)
+    latest.unlink()  # nothing of it would be kept
+    training.check_same_loss(TINY, CELL, ended)
+
+
+def test_too_few_updates_or_no_checkpoint_do_not_count(ended: RunDirectory) -> None:
+    lines = ended.updates.read_text().splitlines(keepends=True)
+    ended.updates.write_text("".join(lines[:-1]))
+    with pytest.raises(training.TrainingError, match=r"ended after 255 policy updates in place of 256"):
+        judged(ended)
+    collapsed = judged(ended, "the loss of update 255 is not finite")
+    assert (collapsed.updates, collapsed.checkpoint_digest) == (255, None)
+    ended.updates.write_text("".join(lines))
+    (ended.final / "model.safetensors").unlink()
+    with pytest.raises(training.TrainingError, match="left no final checkpoint"):
+        judged(ended)
 
 
 def test_the_last_error_line_is_found_in_a_log(tmp_path: Path) -> None:
