@@ -257,7 +257,15 @@ def _step(job: CellJob, during: CellStatus, after: CellStatus) -> Iterator[dict[
                 raise
 
 
-def _with_killed_attempt(job: CellJob, state: CellState) -> CellState:
+def note_failure(job: CellJob, status: Literal["waiting", "failed"], reason: str) -> None:
+    """Write down that the latest step has failed, for a process that may have died without a word."""
+    state = job.run.read_state()
+    if state:
+        state = _with_killed_attempt(job, state, reason)
+        job.run.write_state(state.model_copy(update={"status": status, "detail": reason}))
+
+
+def _with_killed_attempt(job: CellJob, state: CellState, reason: str = "its process was killed") -> CellState:
     """The state with an attempt that could not write itself down, because its process was killed."""
     if state.status != "training" or state.began is None:
         return state
@@ -269,7 +277,7 @@ def _with_killed_attempt(job: CellJob, state: CellState) -> CellState:
         first_update=state.began_at_update + 1,
         last_update=len(updates),
         outcome="interrupted",
-        reason="its process was killed",
+        reason=reason,
     )
     changes = {"attempts": [*state.attempts, attempt], "training_seconds": state.training_seconds + seconds}
     return state.model_copy(update=changes)

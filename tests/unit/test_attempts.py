@@ -13,6 +13,7 @@ from harness.grid import Cell
 from harness.protocol import load_protocol
 from harness.run_directory import CellState
 from harness.runner import CellJob, Places
+from harness.scheduler import items_of
 
 SMOKE = load_protocol("smoke")
 STARTED = "2026-01-01T00:00:00+00:00"
@@ -25,7 +26,9 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CellJob:
     return CellJob(SMOKE, Cell("smoke", "tiny-qwen3", 2, "respo", 0), Places(tmp_path / "runs", tmp_path / "results"))
 
 
-def test_the_next_attempt_writes_down_one_that_was_killed(job: CellJob) -> None:
+@pytest.mark.parametrize("reason", ["its process was killed", "NodeDiedError: the node is dead"])
+def test_one_that_was_killed_is_written_down(job: CellJob, reason: str) -> None:
+    """By the driver that saw it, or by the next attempt where the driver was killed too."""
     run = job.run
     (run.checkpoints / "_actor" / "global_step2").mkdir(parents=True)
     (run.checkpoints / "_actor" / "latest").write_text("global_step2")
@@ -41,6 +44,9 @@ def test_the_next_attempt_writes_down_one_that_was_killed(job: CellJob) -> None:
         training_seconds=5.0,
     )
     run.write_state(state)
+    if reason.startswith("NodeDiedError"):
+        (item,) = items_of([job])
+        item.work.wait_again(reason)
     runner.train_only(job, "")
     found = run.read_state()
     assert found
@@ -49,6 +55,7 @@ def test_the_next_attempt_writes_down_one_that_was_killed(job: CellJob) -> None:
         (5, 6, "completed"),
     ]
     assert (found.attempts[0].started, found.attempts[0].ended) == (STARTED, None)
+    assert found.attempts[0].reason == reason
     assert 65.0 <= found.training_seconds < 125.0  # what it is known to have taken is counted
 
 
