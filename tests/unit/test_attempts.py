@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from harness import runner, training
 from harness.grid import Cell
 from harness.protocol import load_protocol
+from harness.records import canonical_json, write_atomically
 from harness.run_directory import CellState
 from harness.runner import CellJob, Places
 from harness.scheduler import items_of
@@ -66,3 +68,24 @@ def test_an_attempt_that_has_ended_is_not_written_twice(job: CellJob) -> None:
     found = job.run.read_state()
     assert found
     assert [one.outcome for one in found.attempts] == ["completed", "completed"]
+
+
+def test_the_time_of_an_evaluation_that_was_killed_is_counted(job: CellJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner.evaluation, "evaluate_checkpoint", lambda *_, **__: {})
+    monkeypatch.setattr(runner, "_record", lambda *_: None)
+    runner.train_only(job, "")
+    state = job.run.read_state()
+    assert state
+    killed = {"status": "evaluating", "began": STARTED, "evaluation_seconds": 5.0}
+    job.run.write_state(state.model_copy(update=killed))
+    write_atomically(job.run.trained, canonical_json(asdict(training.TrainingResult(8, None, "digest"))))
+    journal = job.run.evaluation / ".work" / "journal-0.jsonl"
+    journal.parent.mkdir(parents=True)
+    journal.touch()
+    written = datetime.fromisoformat(STARTED).timestamp() + 60
+    os.utime(journal, (written, written))
+    runner.evaluate_only(job)
+    found = job.run.read_state()
+    assert found
+    assert 65.0 <= found.evaluation_seconds < 125.0
+    assert len(found.attempts) == 1
