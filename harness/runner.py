@@ -247,19 +247,31 @@ def _step(job: CellJob, during: CellStatus, after: CellStatus) -> Iterator[dict[
                 raise
 
 
-def _with_killed_attempt(job: CellJob, state: CellState) -> CellState:
-    """The state with an attempt that could not write itself down, because its process was killed."""
-    if state.status != "training" or state.began is None:
+def note_failure(job: CellJob, status: Literal["waiting", "failed"], reason: str) -> None:
+    """Write down that the latest step has failed, for a process that may have died without a word."""
+    state = job.run.read_state()
+    if state:
+        state = _with_killed_attempt(job, state, reason)
+        job.run.write_state(state.model_copy(update={"status": status, "detail": reason}))
+
+
+def _with_killed_attempt(job: CellJob, state: CellState, reason: str = "its process was killed") -> CellState:
+    """The state with a step that could not write itself down, because its process was killed: what it took at least."""
+    if state.status not in ("training", "evaluating") or state.began is None:
         return state
     updates, began = job.run.read_updates(), datetime.fromisoformat(state.began).timestamp()
-    seconds = max(0.0, job.run.updates.stat().st_mtime - began) if updates else 0.0  # at least so many
+    if state.status == "evaluating":
+        written = [path.stat().st_mtime for path in job.run.evaluation.rglob("*") if path.is_file()]
+        seconds = max(0.0, max(written, default=began) - began)
+        return state.model_copy(update={"evaluation_seconds": state.evaluation_seconds + seconds})
+    seconds = max(0.0, job.run.updates.stat().st_mtime - began) if updates else 0.0
     attempt = Attempt(
         started=state.began,
         ended=None,
         first_update=state.began_at_update + 1,
         last_update=len(updates),
         outcome="interrupted",
-        reason="its process was killed",
+        reason=reason,
     )
     changes = {"attempts": [*state.attempts, attempt], "training_seconds": state.training_seconds + seconds}
     return state.model_copy(update=changes)

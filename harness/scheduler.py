@@ -444,15 +444,11 @@ class CellWork:
 
     def wait_again(self, reason: str) -> None:
         """Keep the reason in ``cell.json``."""
-        state = self.job.run.read_state()
-        if state:
-            self.job.run.write_state(state.model_copy(update={"status": "waiting", "detail": reason}))
+        runner.note_failure(self.job, "waiting", reason)
 
     def give_up(self, reason: str) -> None:
         """Write a record with status ``failed``, where the cell got far enough for one."""
-        state = self.job.run.read_state()
-        if state:
-            self.job.run.write_state(state.model_copy(update={"status": "failed", "detail": reason}))
+        runner.note_failure(self.job, "failed", reason)
         runner.record_failure(self.job)
 
 

@@ -354,7 +354,7 @@ def left_alone(folder: Path) -> tuple[Cell, float]:
     return cell, seconds
 
 
-def compare(harmed: Cell, alone: Cell) -> str:
+def compare(harmed: Cell, alone: Cell, rows: list[Row]) -> str:
     """Check that the harmed run is complete and did the same work; in one sentence."""
     ours, theirs = harmed.updates(), alone.updates()
     assert [line["update"] for line in ours] == list(range(1, UPDATES + 1))
@@ -366,8 +366,14 @@ def compare(harmed: Cell, alone: Cell) -> str:
     gap = max(abs(one["loss"] - other["loss"]) for one, other in zip(ours, theirs, strict=True))
     assert gap < LOSS_GAP, gap
     same = sum(one["sequences_sha256"] == other["sequences_sha256"] for one, other in pairs)
-    (record,) = recorded(harmed)
-    assert json.loads(record.read_text())["status"] == "done"
+    (path,) = recorded(harmed)
+    record = json.loads(path.read_text())
+    assert record["status"] == "done"
+    # It says of every attempt from where it went on.
+    trained = [row for row in rows if row.stage != "evaluation"]
+    first = [1, *(row.at - row.lost + 1 for row in trained)]
+    assert [one["first_update"] for one in record["attempts"]] == first
+    assert [one["outcome"] for one in record["attempts"]].count("completed") == 1
     results = f"{harmed.folder / 'results'}"
     verified = subprocess.run(
         [sys.executable, "-m", "reuse_bench.main", "verify", results], cwd=ROOT, capture_output=True, text=True
@@ -391,7 +397,7 @@ def every_fault(folder: Path, with_cluster: bool) -> str:
     table = HEAD + "\n".join(map(str, rows))
     return (
         f"{where}, a run that is left alone makes its first update {seconds:.0f} s after its start:\n\n{table}\n\n"
-        f"Against a run that was left alone: {compare(found, alone)}.\n"
+        f"Against a run that was left alone: {compare(found, alone, rows)}.\n"
     )
 
 
