@@ -31,6 +31,7 @@ from harness.records import (
     TaskResult,
     canonical_json,
     content_id,
+    load_json,
     parse_record,
     record_folder,
     write_atomically,
@@ -211,7 +212,7 @@ def _check(path: Path, store: Path, memory: _Memory, regrade: bool) -> _Checked:
         if (size := path.stat().st_size) > LARGEST_RECORD:
             raise ValueError(f"it has {size} bytes, and is not read")
         content = path.read_bytes()
-        document = json.loads(content)
+        document = load_json(content)
     except (OSError, ValueError, RecursionError) as error:
         one.error("", f"the record is no JSON: {error}")
         return one

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.curves import read_updates
+from harness.curves import check_diagnostics, read_updates
 from harness.records import Record, record_folder
 from leaderboard import claims, tables
 from methods.diagnostics import over_updates, share_below
@@ -145,15 +145,16 @@ class _Chosen:
     def updates(self) -> dict[tuple[str, int], list[dict[str, Any]]]:
         """(method, N) -> the lines of all its runs."""
         paths = {record.id: path for path, record in self.found.records}
-        return {
-            cell: [
-                line
-                for record in records
-                if record.training
-                for line in read_updates(record_folder(paths[record.id]) / record.training.curve.path)
-            ]
-            for cell, records in self.trained.items()
-        }
+        found: dict[tuple[str, int], list[dict[str, Any]]] = {cell: [] for cell in self.trained}
+        for cell, records in self.trained.items():
+            for record in records:
+                if record.training:
+                    curve = record_folder(paths[record.id]) / record.training.curve.path
+                    lines = read_updates(curve)
+                    for line in lines:
+                        check_diagnostics(line, curve)
+                    found[cell] += lines
+        return found
 
 
 def _rank(method: str) -> tuple[int, str]:
@@ -167,6 +168,10 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _percent(value: float | None, digits: int = 1) -> str:
     return "" if value is None or value != value else f"{100 * value:.{digits}f}"
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
 
 
 def _with_interval(row: Mapping[str, Any], block: Sequence[Mapping[str, Any]] = ()) -> str:
@@ -288,8 +293,8 @@ def _drift(chosen: _Chosen) -> str:
                 _percent(drift),
                 _percent(facts["ess"]["mean"]),
                 _percent(facts["clip_fraction"]),
-                f"{facts['gradient_norm']['mean']:.2f}",
-                f"{facts['engine_gap']:.4f}" if facts["engine_gap"] is not None else "",
+                _number(facts["gradient_norm"]["mean"], 2),
+                _number(facts["engine_gap"], 4),
             ]
         )
     columns = ["", "drift, %", "effective sample size, %", "clipped, %", "gradient norm", "trainer to engine, nats"]
