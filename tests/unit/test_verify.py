@@ -353,7 +353,7 @@ def test_a_report_of_curves_without_diagnostics_is_refused_and_without_a_norm_le
         if without == "gradient_norm":
             assert "N = " in report(tables.load(store), protocol, "command")
         else:
-            with pytest.raises(UserError, match="updates.jsonl: line 1: field log_weight"):
+            with pytest.raises(UserError, match=r"updates\.jsonl: line 1: field log_weight"):
                 report(tables.load(store), protocol, "command")
 
 
