@@ -153,6 +153,8 @@ def verify(
     Raises:
         UserError: nothing is there to verify.
     """
+    # A record's place is read off its path. Links stay in it, to be found: only ".." asks for the path without them.
+    path = path.resolve() if ".." in path.parts else path.absolute()
     store, paths = _locate(path)
     memory = _Memory(cache_folder)
     checked: list[_Checked] = []

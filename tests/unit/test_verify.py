@@ -420,6 +420,14 @@ def test_hostile_notes_in_a_whole_record_are_an_error(store):
         records.read_record(store / RECORD)
 
 
+@pytest.mark.parametrize("given", ["seed0.json", "../grpo/seed0.json", "..", "../../n2", "."])
+def test_a_path_from_inside_the_store_names_the_same_records(good, monkeypatch, given):
+    monkeypatch.chdir((good / RECORD).parent)
+    report = verify.verify(Path(given))
+    assert report.ok, report.findings
+    assert report.records == 1
+
+
 def test_a_record_in_anothers_place_is_found(store):
     target = store / RECORD.with_name("seed5.json")
     (store / RECORD).rename(target)
