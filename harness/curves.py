@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.records import FileRef, TrainingSummary, regular
+from harness.records import FileRef, TrainingSummary, load_json, regular
+from methods.diagnostics import LOG_WEIGHT_EDGES, over_updates
 from methods.errors import UserError
 
 Line = Mapping[str, Any]
 Window = tuple[int, int]
 """First and last policy update, both included."""
+LARGEST = 1e100
+"""No number of a line is larger: sums over lines stay finite."""
+_NUMBERS = ("mini_batch", "loss", "reward", "learning_rate", "gradient_norm", "truncated", "seconds", "responses")
 
 
 def read_updates(path: Path, stated: TrainingSummary | None = None) -> list[dict[str, Any]]:
@@ -25,7 +28,8 @@ def read_updates(path: Path, stated: TrainingSummary | None = None) -> list[dict
 
     Raises:
         UserError: the file cannot be read, a line is no JSON object with whole ``update`` and ``rollout`` and a finite
-            ``score``, the updates are not 1, 2, 3, ..., or there are others than stated.
+            ``score``, a field that is a number in ours is none, the updates are not 1, 2, 3, ..., or there are others
+            than stated.
     """
     try:
         text = regular(path).read_text(encoding="utf-8")
@@ -34,9 +38,9 @@ def read_updates(path: Path, stated: TrainingSummary | None = None) -> list[dict
     lines: list[dict[str, Any]] = []
     for number, line in enumerate(text.splitlines(), start=1):
         try:
-            document = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise _damaged(path, number, f"no JSON ({error.msg})") from error
+            document = load_json(line)
+        except (ValueError, RecursionError) as error:
+            raise _damaged(path, number, f"no JSON ({getattr(error, 'msg', error)})") from error
         if not isinstance(document, dict):
             raise _damaged(path, number, "no JSON object")
         if document.get("update") != number:
@@ -44,8 +48,14 @@ def read_updates(path: Path, stated: TrainingSummary | None = None) -> list[dict
         if not isinstance(document.get("rollout"), int):
             raise _damaged(path, number, f"field rollout is {document.get('rollout')!r}, no whole number")
         score = document.get("score")
-        if not isinstance(score, int | float) or not math.isfinite(score):
+        if not isinstance(score, int | float):
             raise _damaged(path, number, f"field score is {score!r}, no finite number")
+        for name in _NUMBERS:
+            if not isinstance(document.get(name), int | float | None):
+                raise _damaged(path, number, f"field {name} is {document[name]!r}, no number")
+        for name, value in document.items():
+            if isinstance(value, float) and abs(value) > LARGEST:
+                raise _damaged(path, number, f"field {name} is {value!r}, beyond all measure")
         lines.append(document)
     if stated is not None and len(lines) != stated.updates:
         raise UserError(
@@ -57,6 +67,25 @@ def read_updates(path: Path, stated: TrainingSummary | None = None) -> list[dict
 
 def _damaged(path: Path, number: int, what: str) -> UserError:
     return UserError(f"{path}: line {number}: {what}: restore the file or run the cell again")
+
+
+def check_diagnostics(line: Line, path: Path) -> None:
+    """Refuse a line whose diagnostics are missing, or of another form than ours.
+
+    Raises:
+        UserError: naming the file and the line.
+    """
+    bins = len(LOG_WEIGHT_EDGES) + 1
+    try:
+        for sign in ("positive", "negative"):
+            part = line["log_weight"][sign]
+            if len(part["counts"]) != bins or len(part["mass"] or part["counts"]) != bins:
+                raise ValueError
+            if any(value > LARGEST for value in part["mass"] or ()):
+                raise ValueError
+        over_updates([line])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise _damaged(path, line["update"], "field log_weight or another diagnostic is missing or damaged") from error
 
 
 def early_score(lines: Sequence[Line], window: Window) -> float | None:

@@ -87,7 +87,7 @@ def _stack() -> Iterator[Check]:
             "broken",
             f"missing: {', '.join(missing)}",
             "nothing can be trained or evaluated here; records, tables and pages work",
-            "python requirements/install.py cpu (or gpu)",
+            provenance.install_stack(),
         )
     else:
         yield Check("training stack", "ok", "installed")
@@ -110,7 +110,7 @@ def _lock(gpu: bool) -> Iterator[Check]:
     if other:
         shown = ", ".join(other[:5]) + (f" and {len(other) - 5} more" if len(other) > 5 else "")
         meaning = "runs may differ from those of others, or fail; the record names the versions in use"
-        yield Check("packages", "warning", shown, meaning, f"python requirements/install.py {kind}")
+        yield Check("packages", "warning", shown, meaning, provenance.install_stack(kind))
     else:
         yield Check("packages", "ok", f"{len(stated)} as in the {kind} lock")
 
@@ -162,7 +162,7 @@ def _cuda() -> Iterator[Check]:
             "broken",
             f"torch {torch.__version__}, {built}, sees no GPU",
             "training would run on the CPU although there are GPUs",
-            "python requirements/install.py gpu, and a driver that is new enough for that CUDA",
+            f"{provenance.install_stack('gpu')}, and a driver that is new enough for that CUDA",
         )
 
 

@@ -30,6 +30,7 @@ from harness import data_only
 from harness.fork_server import python_executable
 from harness.models import resolve_model
 from harness.protocol import BaseModelSpec, Protocol
+from harness.provenance import install_stack
 from harness.records import DataRef, Sampling, TaskResult, canonical_json, file_ref, write_atomically
 from harness.scoring import (
     PROMPT_COLUMN,
@@ -180,10 +181,7 @@ def find_model(model: Path | str, revision: str | None = None) -> Path:
 
 def missing_stack(part: str) -> UserError:
     """What to say when a part of the training stack is not installed."""
-    return UserError(
-        f"{part} is not installed, and evaluation needs it: run `python requirements/install.py cpu` "
-        "(or `gpu` on a machine with CUDA)"
-    )
+    return UserError(f"{part} is not installed, and evaluation needs it: {install_stack()}")
 
 
 def evaluate_checkpoint(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from harness.data_only import without_code
 from harness.protocol import BaseModelSpec
+from harness.provenance import install_stack
 from harness.tiny_model import tiny_model
 from methods.errors import UserError
 
@@ -37,7 +38,7 @@ def resolve_model(spec: BaseModelSpec, progress: Callable[[int, int], None] | No
     except ImportError as error:
         raise UserError(
             f"model {spec.name}: {spec.source} is no folder, and fetching it needs the package huggingface-hub: "
-            "install the training stack with `python requirements/install.py cpu` (or `gpu`)"
+            f"{install_stack()}"
         ) from error
     try:
         folder = Path(snapshot_download(spec.source, revision=spec.revision, allow_patterns=_HUB_FILES))

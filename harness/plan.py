@@ -354,6 +354,7 @@ class Schedule:
 
 
 MOST_NODES = 10_000
+MOST_GPUS = 1_000_000
 
 
 def cluster_nodes(text: str) -> dict[str, int]:
@@ -367,6 +368,8 @@ def cluster_nodes(text: str) -> dict[str, int]:
         raise UserError(f"--cluster {text!r} is no cluster: write 4x8 for 4 nodes of 8 GPUs")
     if int(nodes) > MOST_NODES:
         raise UserError(f"--cluster {text!r}: {nodes} nodes are more than are planned for: give at most {MOST_NODES}")
+    if int(gpus) > MOST_GPUS:
+        raise UserError(f"--cluster {text!r}: no node has {gpus} GPUs: give at most {MOST_GPUS}")
     return {f"node{index}": int(gpus) for index in range(int(nodes))}
 
 

@@ -667,13 +667,7 @@ def load_protocol(name: str | Path) -> Protocol:
         raise UserError(
             unknown_value("protocol", text, known, "this package") + ", or the path of a .yaml file of your own"
         )
-    path = Path(name)
-    try:
-        content = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UserError(f"{path}: the protocol file cannot be read ({reason}): give the path of a YAML file") from error
-    return _named_apart(parse_protocol(content, str(path)))
+    return _named_apart(_from_document(read_yaml(Path(name)), text))
 
 
 @cache
@@ -736,13 +730,30 @@ def load_yaml(content: str, origin: str) -> Any:
         raise UserError(f"{origin}: {' '.join(str(error).split())}: mend the YAML") from error
 
 
+def read_yaml(path: Path) -> Any:
+    """What a YAML file of somebody says.
+
+    Raises:
+        UserError: it cannot be read, or as `load_yaml`.
+    """
+    try:
+        content = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UserError(f"{path}: cannot be read ({reason}): give the path of a YAML file") from error
+    return load_yaml(content, str(path))
+
+
 def parse_protocol(content: str, origin: str) -> Protocol:
     """A protocol from YAML text; ``origin`` names it in errors.
 
     Raises:
         UserError: no YAML, or a field that is missing, unknown or wrong.
     """
-    document = load_yaml(content, origin)
+    return _from_document(load_yaml(content, origin), origin)
+
+
+def _from_document(document: Any, origin: str) -> Protocol:
     if not isinstance(document, dict):
         raise UserError(f"{origin}: the file holds no fields: see `reuse-bench show protocol tiny` for what it needs")
     return _validate(document, origin)

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -52,6 +53,16 @@ _SECRET_VALUE = re.compile(
 _USER_INFO = re.compile(r"(?<=://)[^/\s:@]+(:[^/\s@]*)?@")
 HIDDEN = "(hidden)"
 _PIN = re.compile(r"^([A-Za-z0-9][\w.-]*)==([^\s;#]+)", re.M)
+
+
+def install_stack(machine: str = "cpu") -> str:
+    """How to install the training stack, in the imperative; an installed wheel has no locks beside it."""
+    script = REPOSITORY / "requirements" / "install.py"
+    if not script.is_file():
+        return "install the training stack from a clone of Reuse Bench, as its README.md says"
+    shown = script.relative_to(REPOSITORY) if Path.cwd() == REPOSITORY else script
+    other = " (or `gpu` on a machine with CUDA)" if machine == "cpu" else ""
+    return f"install the training stack with `python {shlex.quote(str(shown))} {machine}`{other}"
 
 
 def collect(

@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from urllib.parse import urlsplit
 
 from harness.fork_server import fork_server
-from harness.provenance import gpus
+from harness.provenance import gpus, install_stack
 from methods.errors import UserError
 
 LOCAL_OBJECT_STORE_BYTES = 1 << 30
@@ -38,10 +38,7 @@ def import_ray() -> object:
     try:
         import ray
     except ImportError as error:
-        raise UserError(
-            "training needs the package ray, which is not installed: install the training stack with "
-            "`python requirements/install.py cpu` (or `gpu`)"
-        ) from error
+        raise UserError(f"training needs the package ray, which is not installed: {install_stack()}") from error
     return ray
 
 

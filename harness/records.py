@@ -287,6 +287,27 @@ def json_schema() -> dict[str, Any]:
     }
 
 
+def load_json(text: str | bytes) -> Any:
+    """A JSON document of numbers that every reader can hold.
+
+    Raises:
+        ValueError: no JSON, or a NaN, an infinity or an integer of more than 64 bits in it.
+        RecursionError: it is nested too deeply.
+    """
+    return json.loads(text, parse_int=_int64, parse_constant=_no_number)
+
+
+def _int64(digits: str) -> int:
+    value = int(digits) if len(digits) < 20 else 2**63
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(f"{digits[:12]}... has more than 64 bits")
+    return value
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
+
+
 def regular(path: Path) -> Path:
     """The same path, of a file that is to be opened: reading a pipe or a device may never end.
 
@@ -335,7 +356,7 @@ def read_record(path: Path) -> Record:
         UserError: the file is no JSON, breaks the schema, or its id is not the digest of its content.
     """
     try:
-        document = json.loads(regular(path).read_bytes())
+        document = load_json(regular(path).read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(
             f"{path}: the record cannot be read as JSON ({error}): restore it, or delete it and run the cell again"

@@ -82,9 +82,10 @@ def read_identity(path: Path) -> dict[str, Any]:
     try:
         metadata = pq.read_schema(regular(path)).metadata or {}
         identity = json.loads(metadata[_IDENTITY])
-    except (OSError, pa.ArrowInvalid, KeyError, ValueError) as error:
+        if not isinstance(identity, dict):
+            raise ValueError
+    except (OSError, pa.ArrowInvalid, KeyError, ValueError, RecursionError) as error:
         raise _damaged(path, f"it says nothing about its origin ({type(error).__name__})") from error
-    assert isinstance(identity, dict)
     return identity
 
 
@@ -107,6 +108,7 @@ def read_samples(path: Path) -> DataFrame:
 
     try:
         table = pq.read_table(regular(path))
+        table.validate(full=True)  # texts that are no UTF-8 are found here, and not where one is used
     except FileNotFoundError as error:
         raise UserError(f"{path}: the sample file is missing: restore it or evaluate again") from error
     except unreadable() as error:
@@ -120,7 +122,9 @@ def read_samples(path: Path) -> DataFrame:
         if name not in NULLABLE and table[name].null_count:
             row = table[name].is_null().to_pylist().index(True)
             raise _damaged(path, f"column {name}, row {row} is empty")
-    samples: DataFrame = table.to_pandas()
+    known = [name for name in (*COLUMNS, PROMPT_COLUMN) if table.column_names.count(name) == 1]
+    # What a stranger wrote for pandas into the file, and further columns, are none of ours.
+    samples: DataFrame = table.select(known).replace_schema_metadata().to_pandas()
     for name, allowed in ALLOWED.items():
         bad = ~samples[name].isin(allowed)
         if bad.any():

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 
+from harness.provenance import install_stack
 from methods.errors import UserError
 from tasks import chain
 from tasks.datasets import cache_dir
@@ -136,10 +137,7 @@ def _build(recipe: TinyRecipe, folder: Path, progress: Callable[[int, int], None
         import torch
         from transformers import Qwen3Config, Qwen3ForCausalLM
     except ImportError as error:
-        raise UserError(
-            f"the tiny base model needs the package {error.name}: install the training stack with "
-            "`python requirements/install.py cpu`"
-        ) from error
+        raise UserError(f"the tiny base model needs the package {error.name}: {install_stack()}") from error
 
     # What the machine does elsewhere must not change the model: own generators, one thread everywhere.
     threads = torch.get_num_threads()

@@ -6,7 +6,6 @@ that leaves the record's folder, no field that is not in the schema. The checks 
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.records import Record, parse_record, record_folder
+from harness.records import Record, load_json, parse_record, record_folder
 from harness.verification.across import across
 from harness.verification.checked import Checked, Finding
 from harness.verification.curve import check_training
@@ -69,6 +68,8 @@ def verify(
     Raises:
         UserError: nothing is there to verify.
     """
+    # A record's place is read off its path. Links stay in it, to be found: only ".." asks for the path without them.
+    path = path.resolve() if ".." in path.parts else path.absolute()
     store, paths = _locate(path)
     memory = Memory(cache_folder)
     checked: list[Checked] = []
@@ -128,7 +129,7 @@ def _check(path: Path, store: Path, memory: Memory, regrade: bool) -> Checked:
         if (size := path.stat().st_size) > LARGEST_RECORD:
             raise ValueError(f"it has {size} bytes, and is not read")
         content = path.read_bytes()
-        document = json.loads(content)
+        document = load_json(content)
     except (OSError, ValueError, RecursionError) as error:
         one.error("", f"the record is no JSON: {error}")
         return one

@@ -17,9 +17,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from harness.protocol import read_yaml
 from harness.records import Record
 from leaderboard import published, statistics, tables
 from methods.errors import UserError
@@ -163,13 +163,7 @@ def load(path: Path) -> ClaimsFile:
         UserError: it cannot be read, or a field is wrong.
     """
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise UserError(
-            f"{path}: the claims cannot be read ({' '.join(str(error).split())}): give a YAML file"
-        ) from error
-    try:
-        found = ClaimsFile.model_validate(document)
+        found = ClaimsFile.model_validate(read_yaml(path))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "document"

@@ -9,13 +9,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 import pandas as pd
 
-from harness.curves import read_updates
-from harness.records import Record, record_folder
+from harness.curves import check_diagnostics, read_updates
+from harness.records import Record, TrainingSummary, record_folder
 from leaderboard import claims, statistics, tables
 from methods.diagnostics import over_updates, share_below
 from methods.errors import UserError
@@ -152,7 +153,7 @@ class _Chosen:
         paths = {record.id: path for path, record in self.found.records}
         return {
             cell: [
-                read_updates(record_folder(paths[record.id]) / record.training.curve.path, record.training)
+                _lines(record_folder(paths[record.id]) / record.training.curve.path, record.training)
                 for record in records
                 if record.training
             ]
@@ -163,6 +164,13 @@ class _Chosen:
     def updates(self) -> dict[tuple[str, int], list[dict[str, Any]]]:
         """(method, N) -> the lines of all its runs."""
         return {cell: [line for run in runs for line in run] for cell, runs in self.runs.items()}
+
+
+def _lines(curve: Path, stated: TrainingSummary) -> list[dict[str, Any]]:
+    lines = read_updates(curve, stated)
+    for line in lines:
+        check_diagnostics(line, curve)
+    return lines
 
 
 def _rank(method: str) -> tuple[int, str]:
@@ -176,6 +184,10 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _percent(value: float | None, digits: int = 1) -> str:
     return "" if value is None or value != value else f"{100 * value:.{digits}f}"
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
 
 
 def _with_interval(row: Mapping[str, Any], block: Sequence[Mapping[str, Any]] = ()) -> str:
@@ -302,8 +314,8 @@ def _drift(chosen: _Chosen) -> str:
                 _percent(drift),
                 _percent(facts["ess"]["mean"]),
                 _percent(facts["clip_fraction"]),
-                f"{facts['gradient_norm']['mean']:.2f}",
-                f"{facts['engine_gap']:.4f}" if facts["engine_gap"] is not None else "",
+                _number(facts["gradient_norm"]["mean"], 2),
+                _number(facts["engine_gap"], 4),
             ]
         )
     columns = ["", "drift, %", "effective sample size, %", "clipped, %", "gradient norm", "trainer to engine, nats"]

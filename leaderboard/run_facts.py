@@ -85,7 +85,7 @@ def facts(found: Found, first_updates: int | None = None) -> dict[str, Any]:
     curve, lines = _curve(found)
     lines = lines[:first_updates]
     for line in lines:
-        _check_line(line, curve)
+        curves.check_diagnostics(line, curve)
     return {**described, "diagnostics": window_facts(lines) if lines else None}
 
 
@@ -180,19 +180,3 @@ def _curve(found: Found) -> tuple[Path, list[dict[str, Any]]]:
         return found.path, []
     path = record_folder(found.path) / found.record.training.curve.path
     return path, curves.read_updates(path, found.record.training)
-
-
-def _check_line(line: Mapping[str, Any], curve: Path) -> None:
-    """Refuse a line whose diagnostics are of another form than ours."""
-    bins = len(LOG_WEIGHT_EDGES) + 1
-    try:
-        for sign in ("positive", "negative"):
-            part = line["log_weight"][sign]
-            if len(part["counts"]) != bins or len(part["mass"] or part["counts"]) != bins:
-                raise ValueError
-        over_updates([line])
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(
-            f"{curve}: line {line.get('update')}: field log_weight or another diagnostic is missing or damaged: "
-            "restore the file or run the cell again"
-        ) from error

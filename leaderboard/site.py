@@ -6,12 +6,14 @@ time or the order of files: the same records give the same bytes.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
 import shutil
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -21,10 +23,10 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
 import jinja2
-import yaml
 from markupsafe import escape
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from harness.protocol import read_yaml
 from harness.records import canonical_json
 from leaderboard.charts import number
 from leaderboard.pages import tables as page_tables
@@ -107,13 +109,9 @@ def read_config(path: Path | None = None) -> SiteConfig:
     Raises:
         UserError: the file cannot be read, or a field is unknown or wrong.
     """
-    document = yaml.safe_load(DEFAULTS.read_text(encoding="utf-8"))
+    document = read_yaml(DEFAULTS)
     if path is not None:
-        try:
-            own = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-            reason = " ".join(str(error).split())
-            raise UserError(f"{path}: cannot be read as YAML ({reason}); mend it or leave out --config") from error
+        own = read_yaml(path)
         if not isinstance(own, dict | None):
             raise UserError(f"{path}: must hold fields such as `title: My board`; see leaderboard/site.yaml")
         document |= own or {}
@@ -234,16 +232,33 @@ def build(
         UserError: a damaged record, a wrong configuration, or ``output`` is a folder of something else.
     """
     config = read_config(config_path)
-    output = output.absolute()
+    output = output.resolve()  # of a link, what it leads to is replaced
     _refuse_foreign(output, store)
-    temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    try:
-        built = write(store, temporary, config, config_path, workers=workers, cache=cache)
-        _swap(temporary, output)
-    finally:
+    temporary, old = (output.with_name(f".{output.name}.{ending}") for ending in ("tmp", "old"))
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(output.parent):
+        # What a build that was killed has left.
+        if old.exists() and not output.exists():
+            old.rename(output)
         shutil.rmtree(temporary, ignore_errors=True)
+        try:
+            built = write(store, temporary, config, config_path, workers=workers, cache=cache)
+            _swap(temporary, output, old)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
     return Built(output, *built)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait until no other process builds a site in the folder, and let none begin."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(number, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(number)
 
 
 def _refuse_foreign(output: Path, store: Path) -> None:
@@ -255,9 +270,8 @@ def _refuse_foreign(output: Path, store: Path) -> None:
         raise UserError(f"{output}: holds the records ({store}) that the site is made of; name another --output")
 
 
-def _swap(temporary: Path, output: Path) -> None:
+def _swap(temporary: Path, output: Path, old: Path) -> None:
     """Put ``temporary`` in the place of ``output``; readers see the old pages or the new ones."""
-    old = output.with_name(f".{output.name}.{os.getpid()}.old")
     shutil.rmtree(old, ignore_errors=True)
     if output.exists():
         output.rename(old)
@@ -309,7 +323,7 @@ def write(
         writer(address, svg.encode())
     _write_bundles(writer, runs, store, config)
     writer("feed.atom", feed(runs, config).encode())
-    writer("citation.bib", config.citation.encode())
+    writer("citation.bib", config.citation.encode(errors="replace"))
     writer(
         "downloads.html",
         _render(

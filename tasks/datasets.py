@@ -182,7 +182,7 @@ def normalise_answer(text: str, *, integers: bool = False) -> str:
     bare = "".join(unicodedata.normalize("NFC", text).replace("$", "").split())
     if integers:
         bare = re.sub(r"\.0*$", "", _DEGREES.sub("", bare))
-        if re.fullmatch(r"[+-]?\d+", bare):
+        if re.fullmatch(r"[+-]?\d{1,1000}", bare):  # Python reads no integer of more than some thousand digits
             return str(int(bare))
     return bare
 
@@ -223,10 +223,17 @@ def read_problems(path: Path, name: str) -> list[Problem]:
             for key, kinds in (("problem", str), ("answer", str | int | float | None)):
                 if key not in row or not isinstance(row[key], kinds):
                     raise UserError(f"{path}: line {number}: field {key} is missing or no text: mend that line")
+                if not is_unicode(str(row[key])):
+                    raise UserError(f"{path}: line {number}: field {key} holds half a character: mend that line")
             if row["answer"] is not None:
                 extra = {key: value for key, value in row.items() if key not in ("problem", "answer")}
                 found.append(Problem(problem_id(name, row["problem"]), row["problem"], str(row["answer"]), extra))
     return _numbered(sorted(found, key=lambda one: (one.id, one.answer)))
+
+
+def is_unicode(text: str) -> bool:
+    """Whether UTF-8 can hold it: JSON can bring one half of a surrogate pair, which is no character."""
+    return not re.search("[\ud800-\udfff]", text)
 
 
 def _numbered(problems: list[Problem]) -> list[Problem]:

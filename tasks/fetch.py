@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPException
+from numbers import Number
 from pathlib import Path
 from typing import Any, Literal
 
@@ -121,11 +122,14 @@ def _install(
     accept: str | None,
     where: str,
 ) -> Path:
-    lines = [json.dumps(_convert(row, described, number, where), ensure_ascii=False) for number, row in enumerate(rows)]
+    lines = [json.dumps(_convert(row, described, number, where)) for number, row in enumerate(rows)]
     fresh = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    origin_file = datasets.describe_file(target)
     try:
         fresh.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         problems = [one for one in datasets.read_problems(fresh, described.name) if one.id not in described.omit]
+        if not problems:
+            raise UserError(f"{where}: holds no problem with an answer: give another copy of {described.name}")
         digest = datasets.digest(problems, integers=described.integers)
         expected = described.digest
         accepted = accept is not None and len(accept) >= ACCEPT_LENGTH and digest.startswith(accept.lower())
@@ -135,15 +139,16 @@ def _install(
         entry = {**origin, "rows": len(problems), "digest": digest}
         if not right:
             entry["accepted"] = digest
-        datasets.describe_file(target).unlink(missing_ok=True)
+        origin_file.unlink(missing_ok=True)
         fresh.replace(target)
+        fresh.write_text(json.dumps(entry, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        fresh.replace(origin_file)
     except OSError as error:
         raise UserError(
             f"{target.parent}: cannot be written ({error.strerror}): choose another with --data-dir"
         ) from error
     finally:
         fresh.unlink(missing_ok=True)
-    datasets.describe_file(target).write_text(json.dumps(entry, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return target
 
 
@@ -167,7 +172,11 @@ def _convert(row: Mapping[str, Any], described: SetEntry, number: int, where: st
     elif rule == "last_box" and foreign:
         answer = last_box(str(answer))
     kept = {key: value for key, value in row.items() if key not in names.values() and _is_plain(value)}
-    return {**kept, "problem": row[names["problem"]], "answer": None if answer is None else str(answer)}
+    texts = {"problem": row[names["problem"]], "answer": str(answer) if isinstance(answer, Number) else answer}
+    for key, text in texts.items():
+        if not ((isinstance(text, str) and datasets.is_unicode(text)) or (key == "answer" and text is None)):
+            raise UserError(f"{where}: row {number}: field {names[key]} is no text: mend that row")
+    return {**kept, **texts}
 
 
 def _is_plain(value: Any) -> bool:

@@ -72,7 +72,9 @@ def grade(
         else:
             good = _grade_file(file, workers, timeout)
     except GraderUnavailable as caught:
-        raise UserError(f"{caught}: install what is missing with `python requirements/install.py cpu`") from None
+        from harness.provenance import install_stack
+
+        raise UserError(f"{caught}: {install_stack()}") from None
     except KeyboardInterrupt:
         raise typer.Exit(EXIT_INTERRUPTED) from None
     if not good:

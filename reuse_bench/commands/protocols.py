@@ -148,6 +148,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
+HIGHEST_PRICE = 1e9
 Chosen = Annotated[list[str] | None, typer.Option(help="Only these; repeatable.")]
 ChosenNumbers = Annotated[list[int] | None, typer.Option(help="Only these; repeatable.")]
 
@@ -168,10 +169,10 @@ def plan(
     from harness import plan as planning
     from harness.grid import cells
 
-    if price is not None and not 0 <= price < float("inf"):
-        raise UserError(f"--price {price}: give the price of a GPU-hour as a number that is not negative")
+    if price is not None and not 0 <= price <= HIGHEST_PRICE:
+        raise UserError(f"--price {price}: give the price of a GPU-hour as a number from 0 to {HIGHEST_PRICE:g}")
     estimates: list[planning.CellEstimate] = []
-    chosen = [load_protocol(name).with_overrides(parse_overrides(settings)) for name in protocols]
+    chosen = [load_protocol(name).with_overrides(parse_overrides(settings)) for name in dict.fromkeys(protocols)]
     for protocol in chosen:
         runtime = protocol.runtime.with_gpus(gpus_per_cell) if gpus_per_cell is not None else protocol.runtime
         for cell in cells(protocol, method, reuse, model, seed):

@@ -320,6 +320,7 @@ def test_tasks_that_name_none_are_refused() -> None:
         ["grade", "--timeout", "inf"],
         ["plan", "--protocol", "tiny", "--price", "nan"],
         ["plan", "--protocol", "tiny", "--price", "-1"],
+        ["plan", "--protocol", "tiny", "--price", "1e308"],
     ],
 )
 def test_a_number_that_is_none_is_refused_by_option(arguments: list[str]) -> None:

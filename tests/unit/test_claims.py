@@ -218,7 +218,8 @@ def test_a_missing_method_is_no_data(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("claims: [", "cannot be read"),
+        ("claims: [", "line 1"),
+        ("paper: x\nclaims: []\npaper: y", "line 3: field paper is given twice"),
         ("paper: x", "claims"),
         (
             "paper: x\nclaims: [{id: a, statement: b, table: heldout, measures: [x], method: m, rivals: [n], in: 3/2}]",

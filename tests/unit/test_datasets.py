@@ -180,6 +180,7 @@ def test_changed_content_is_refused_by_name(toy, tmp_path):
         ('{"problem": "x"}', "line 2: field answer is missing"),
         ('{"problem": 3, "answer": "x"}', "line 2: field problem"),
         ('{"problem": "x", "answer": [1]}', "line 2: field answer"),
+        ('{"problem": "\\ud800", "answer": "1"}', "line 2: field problem holds half a character"),
     ],
 )
 def test_a_damaged_line_is_named(toy, tmp_path, line, said):
@@ -315,6 +316,34 @@ def test_a_set_without_a_digest_is_pinned_by_its_first_copy(toy, tmp_path):
 def test_import_of_a_missing_field_names_it(toy, tmp_path):
     with pytest.raises(UserError, match=r"row 0: field question is missing; fields there are text"):
         fetch.import_file(write(tmp_path / "copy.jsonl", [{"text": "x"}]), "toy", tmp_path / "data")
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"problem": 5, "answer": "1"}, r"copy\.\w+: row 0: field problem is no text"),
+        ({"problem": b"5", "answer": "1"}, r"copy\.\w+: row 0: field problem is no text"),
+        ({"problem": "5", "answer": {"x": 1}}, r"copy\.\w+: row 0: field answer is no text"),
+        ({"problem": "half of a pair: \ud800", "answer": "1"}, r"copy\.\w+: row 0: field problem is no text"),
+        ({"problem": "5", "answer": None}, r"copy\.\w+: holds no problem with an answer"),
+        (None, r"copy\.\w+: holds no problem with an answer"),
+    ],
+)
+def test_import_of_a_row_that_is_no_problem_names_the_file_given(toy, tmp_path, row, said):
+    source = tmp_path / "copy.jsonl"
+    if row and isinstance(row["problem"], bytes):
+        source = source.with_suffix(".parquet")
+        pq.write_table(pa.Table.from_pylist([row]), source)
+    else:
+        write(source, [row] if row else [])
+    with pytest.raises(UserError, match=said):
+        fetch.import_file(source, "toy", tmp_path / "data")
+    assert not list((tmp_path / "data").iterdir())
+
+
+def test_an_answer_of_more_digits_than_python_reads_is_another_answer(toy, tmp_path):
+    with pytest.raises(UserError, match="that of toy"):
+        fetch.import_file(write(tmp_path / "copy.jsonl", [{"problem": "x", "answer": "1" * 5000}]), "toy", tmp_path)
 
 
 # Downloads, from a server of our own

@@ -81,6 +81,16 @@ def test_missing_stack(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "requirements/install.py" in check.mend
 
 
+def test_what_installs_the_stack_is_named_only_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(provenance.REPOSITORY)
+    assert "`python requirements/install.py cpu` (or" in provenance.install_stack()
+    monkeypatch.chdir(tmp_path)
+    assert f"`python {provenance.REPOSITORY}/requirements/install.py gpu`" in provenance.install_stack("gpu")
+    monkeypatch.setattr(provenance, "REPOSITORY", tmp_path)
+    assert "install.py" not in provenance.install_stack()
+    assert "clone" in provenance.install_stack()
+
+
 class TestLock:
     def write(self, monkeypatch: pytest.MonkeyPatch, folder: Path, text: str) -> None:
         (folder / "requirements").mkdir()

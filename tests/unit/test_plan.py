@@ -348,6 +348,9 @@ class TestCommand:
         found = self.run("--protocol", "qwen3-1.7b", "--gpus-per-cell", "4", "--cluster", "1x8")
         assert {cell["gpus"] for cell in found["cells"]} == {4}
 
+    def test_a_protocol_that_is_named_twice_is_planned_once(self) -> None:
+        assert len(self.run("--protocol", "qwen3-1.7b", "--protocol", "qwen3-1.7b")["cells"]) == 12
+
     def test_text(self) -> None:
         result = CliRunner().invoke(app, ["plan", "--protocol", "qwen3-1.7b", "--cluster", "1x8"])
         assert "GPU-hours" in result.output
@@ -365,3 +368,5 @@ def test_gpus_are_those_of_the_data_sheets() -> None:
 def test_a_cluster_that_no_memory_holds_is_refused() -> None:
     with pytest.raises(UserError, match="99999999999 nodes"):
         cluster_nodes("99999999999x8")
+    with pytest.raises(UserError, match="no node has 99999999999 GPUs"):
+        cluster_nodes("1x99999999999")

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -106,9 +108,6 @@ def test_prompts_digest_is_of_the_prompts_only():
 
 
 def _rewrite(path: Path, change) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     pq.write_table(pa.Table.from_pandas(change(pq.read_table(path).to_pandas()), preserve_index=False), path)
 
 
@@ -143,6 +142,36 @@ def test_a_damaged_file_is_refused_by_name(stored, change, said):
     assert said in str(caught.value)
     assert str(stored) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def _not_utf8(count: int) -> pa.Array:
+    offsets = np.arange(count + 1, dtype=np.int32).tobytes()
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(b"\xff" * count)])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda rows: rows.set_column(5, "response", _not_utf8(len(rows))), "it is no parquet file (.*Invalid UTF8"),
+        (lambda rows: rows.append_column("gold", rows["gold"]), "it is no parquet file (.*gold"),
+    ],
+)
+def test_what_pandas_would_fall_over_is_refused_by_name(stored, change, said):
+    pq.write_table(change(pq.read_table(stored)), stored)
+    with pytest.raises(UserError, match=said.replace("(", "\\(")) as caught:
+        scoring.read_samples(stored)
+    assert str(stored) in str(caught.value)
+
+
+def test_what_a_stranger_wrote_beside_the_columns_is_not_read(stored):
+    expected = scoring.read_samples(stored)
+    rows = pq.read_table(stored)
+    rows = rows.append_column("time", pa.array([2**62] * len(rows), pa.timestamp("ms")))
+    for metadata in (b"{", b'{"index_columns": ["gold"], "columns": [], "column_indexes": []}'):
+        pq.write_table(rows.replace_schema_metadata({b"pandas": metadata, b"reuse_bench": b"[1]"}), stored)
+        pd.testing.assert_frame_equal(scoring.read_samples(stored), expected)
+        with pytest.raises(UserError, match="says nothing about its origin"):
+            scoring.read_identity(stored)
 
 
 def test_what_is_no_parquet_file_is_refused(tmp_path, stored):

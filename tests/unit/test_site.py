@@ -15,6 +15,7 @@ import time
 import xml.etree.ElementTree as ET
 import zipfile
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from itertools import combinations, product
 from math import comb
@@ -838,11 +839,65 @@ def test_other_folders_are_never_replaced(little, tmp_path):
         site.build(tmp_path / "outer" / "results", tmp_path / "outer")
 
 
+def test_of_a_link_the_folder_behind_it_is_replaced(tmp_path):
+    (tmp_path / "records").mkdir()
+    (tmp_path / "public").mkdir()
+    (tmp_path / "site").symlink_to("public")
+    for _ in range(2):
+        site.build(tmp_path / "records", tmp_path / "site", workers=1)
+        assert (tmp_path / "site").is_symlink()
+        assert (tmp_path / "public" / "index.html").is_file()
+        assert {path.name for path in tmp_path.iterdir()} == {"records", "public", "site"}
+
+
+def test_what_a_killed_build_left_is_put_right(tmp_path):
+    store, output = tmp_path / "records", tmp_path / "site"
+    (store / "tiny" / "m" / "n8" / "grpo").mkdir(parents=True)
+    site.build(store, output, workers=1)
+    output.rename(tmp_path / ".site.old")  # killed between the two renames
+    (tmp_path / ".site.tmp").mkdir()
+    damaged = store / "tiny" / "m" / "n8" / "grpo" / "seed0.json"
+    damaged.write_text("{")
+    with pytest.raises(UserError):
+        site.build(store, output, workers=1)
+    assert (output / "index.html").is_file()
+    damaged.unlink()
+    site.build(store, output, workers=1)
+    assert {path.name for path in tmp_path.iterdir()} == {"records", "site"}
+
+
+def test_two_builds_of_one_folder_take_turns(tmp_path, monkeypatch):
+    (tmp_path / "records").mkdir()
+    inside, write = [], site.write
+
+    def slowly(*arguments, **options):
+        inside.append(1)
+        time.sleep(0.2)
+        assert len(inside) == 1
+        done = write(*arguments, **options)
+        inside.pop()
+        return done
+
+    monkeypatch.setattr(site, "write", slowly)
+    with ThreadPoolExecutor() as pool:
+        builds = [pool.submit(site.build, tmp_path / "records", tmp_path / "site", workers=1) for _ in range(3)]
+        assert len({build.result().output for build in builds}) == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"records", "site"}
+
+
+def test_half_a_character_in_the_configuration_is_a_question_mark(tmp_path):
+    (tmp_path / "records").mkdir()
+    (tmp_path / "site.yaml").write_text('citation: "\\uD800"\n')
+    site.build(tmp_path / "records", tmp_path / "site", tmp_path / "site.yaml", workers=1)
+    assert (tmp_path / "site" / "citation.bib").read_text() == "?"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("colour: red", "field colour"),
-        ("title: [", "cannot be read as YAML"),
+        ("title: [", "site.yaml: line 1: "),
+        ("title: one\ntitle: two", "site.yaml: line 2: field title is given twice"),
         ("- a", "must hold fields"),
         ("colours: {light: {s1: 'red; } body { display: none'}}", "field colours.light.s1"),
         ("colours: {dark: {s9: '#000000'}}", "unknown colour s9"),

@@ -310,6 +310,55 @@ def test_a_response_that_no_grader_can_finish_with_is_no_way_to_a_score(store, m
     ]
 
 
+def test_a_number_that_no_table_can_hold_is_an_error(store):
+    document = json.loads((store / RECORD).read_bytes()) | {"notes": {"count": 10**30}}
+    document["id"] = records.content_id(document)
+    (store / RECORD).write_bytes(records.canonical_json(document))
+    assert errors(store)
+    with pytest.raises(UserError, match=rf"{RECORD.name}.* has more than 64 bits"):
+        records.read_record(store / RECORD)
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ('"x": ' + "1" * 5000, "has more than 64 bits"),
+        ('"score": 1' + "0" * 400, "has more than 64 bits"),
+        ('"x": ' + "[" * 100_000 + "]" * 100_000, "no JSON"),
+        ('"loss": "x"', "field loss is 'x', no number"),
+        ('"gradient_norm": [1]', "field gradient_norm is .*, no number"),
+        ('"gradient_norm": Infinity', "Infinity is no number of JSON"),
+        ('"gradient_norm": 1e999', "field gradient_norm is inf, beyond all measure"),
+        ('"score": 1e308', "field score is 1e.308, beyond all measure"),
+    ],
+)
+def test_a_curve_of_values_that_are_no_numbers_is_refused_by_line_and_field(store, field, said):
+    path = store / RECORD.with_suffix("") / "updates.jsonl"
+    first, *rest = path.read_text().splitlines(keepends=True)
+    path.write_text(first.rstrip()[:-1] + f", {field}}}\n" + "".join(rest))
+    edit(store, lambda d: d["training"].update(curve=records.file_ref(path, path.parent).model_dump()))
+    assert "training.curve" in fields(store)
+    with pytest.raises(UserError, match=f"updates.jsonl: line 1: .*{said}"):
+        read_updates(path)
+
+
+def test_a_report_of_curves_without_diagnostics_is_refused_and_without_a_norm_left_blank(store):
+    from leaderboard import tables
+    from leaderboard.report import report
+
+    path = store / RECORD.with_suffix("") / "updates.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    protocol = records.read_record(store / RECORD).protocol.id
+    for without in ("gradient_norm", "log_weight"):
+        changed = [{key: value for key, value in line.items() if key != without} for line in lines]
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in changed))
+        if without == "gradient_norm":
+            assert "N = " in report(tables.load(store), protocol, "command")
+        else:
+            with pytest.raises(UserError, match=r"updates\.jsonl: line 1: field log_weight"):
+                report(tables.load(store), protocol, "command")
+
+
 def test_a_curve_with_a_missing_update_is_found(store):
     path = store / RECORD.with_suffix("") / "updates.jsonl"
     lines = path.read_text().splitlines(keepends=True)
@@ -369,8 +418,16 @@ def test_hostile_notes_in_a_whole_record_are_an_error(store):
     text = (store / RECORD).read_text()
     (store / RECORD).write_text(text.replace('"synthetic": true', '"synthetic": NaN'))
     assert errors(store)
-    with pytest.raises(UserError, match="no document that JSON can carry"):
+    with pytest.raises(UserError, match="NaN is no number of JSON"):
         records.read_record(store / RECORD)
+
+
+@pytest.mark.parametrize("given", ["seed0.json", "../grpo/seed0.json", "..", "../../n2", "."])
+def test_a_path_from_inside_the_store_names_the_same_records(good, monkeypatch, given):
+    monkeypatch.chdir((good / RECORD).parent)
+    report = verify.verify(Path(given))
+    assert report.ok, report.findings
+    assert report.records == 1
 
 
 def test_a_record_in_anothers_place_is_found(store):
