@@ -191,13 +191,11 @@ def build_method(protocol: Protocol, name: str, hyperparameters: Mapping[str, An
     """
     given = dict(protocol.methods.hyperparameters.get(name, {})) | dict(hyperparameters or {})
     try:
-        return methods.get(name)(**given)
+        return methods.create(name, given)
+    except UserError:
+        raise
     except ValueError as error:
         raise UserError(f"protocol {protocol.id}: field methods.hyperparameters.{name}: {error}") from error
-    except Exception as error:
-        raise UserError(
-            f"method {name}: cannot be made ({type(error).__name__}: {error}): mend its __init__"
-        ) from error
 
 
 def worker_spec(
