@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from harness.records import FileRef, TrainingSummary, load_json, regular
-from methods.diagnostics import LOG_WEIGHT_EDGES, over_updates
 from methods.errors import UserError
 
 Line = Mapping[str, Any]
@@ -75,6 +74,8 @@ def check_diagnostics(line: Line, path: Path) -> None:
     Raises:
         UserError: naming the file and the line.
     """
+    from methods.diagnostics import LOG_WEIGHT_EDGES, over_updates  # which wants torch
+
     bins = len(LOG_WEIGHT_EDGES) + 1
     try:
         for sign in ("positive", "negative"):

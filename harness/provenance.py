@@ -287,5 +287,8 @@ def redacted_command(words: Sequence[str]) -> list[str]:
 def redact(text: str) -> str:
     """The text without access tokens of known shapes and user names in addresses; the home folder becomes ``~``."""
     text = _USER_INFO.sub(f"{HIDDEN}@", _SECRET_VALUE.sub(HIDDEN, text))
-    home = str(Path.home())
+    try:
+        home = str(Path.home())
+    except RuntimeError:  # a user of a container, say, who has none
+        return text
     return re.sub(rf"{re.escape(home)}(?=/|$|:)", "~", text) if home not in ("/", "") else text

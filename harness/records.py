@@ -13,13 +13,14 @@ Layout of a store, friendly to git::
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import math
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -334,6 +335,21 @@ def write_atomically(path: Path, data: bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Wait until no other process writes into the folder with this, and let none begin: temporary names can be fixed.
+
+    What a process that was killed has left under them is then overwritten by the next.
+    """
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(number, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(number)
 
 
 def file_ref(path: Path, folder: Path) -> FileRef:

@@ -219,13 +219,11 @@ def build_method(protocol: Protocol, name: str) -> methods.Method:
         UserError: there is none of that name, or it does not take these hyperparameters.
     """
     try:
-        return methods.get(name)(**protocol.methods.hyperparameters.get(name, {}))
+        return methods.create(name, protocol.methods.hyperparameters.get(name, {}))
+    except UserError:
+        raise
     except ValueError as error:
         raise UserError(f"protocol {protocol.id}: field methods.hyperparameters.{name}: {error}") from error
-    except Exception as error:
-        raise UserError(
-            f"method {name}: cannot be made ({type(error).__name__}: {error}): mend its __init__"
-        ) from error
 
 
 def worker_spec(protocol: Protocol, cell: Cell, run: RunDirectory) -> WorkerSpec:

@@ -6,14 +6,14 @@ import html
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from harness.curves import read_updates
-from harness.records import Record, record_folder
+from harness.records import Record, alone_in, record_folder
 from harness.scoring import read_samples
 from harness.verification.checked import Finding
 from harness.verify import Report
@@ -126,7 +126,7 @@ def _samples(results: tables.Results) -> pd.DataFrame:
     return table[[*columns, *(name for name in table.columns if name not in columns)]]
 
 
-def write(found: Mapping[str, pd.DataFrame], output: Path, formats: Iterable[str]) -> list[Path]:
+def write(found: Mapping[str, pd.DataFrame], output: Path, formats: Sequence[str]) -> list[Path]:
     """Write every table in every format: one file a table, or one database for all.
 
     A file appears under its name only when it is complete.
@@ -134,11 +134,17 @@ def write(found: Mapping[str, pd.DataFrame], output: Path, formats: Iterable[str
     Raises:
         UserError: an unknown format, or DuckDB is not installed.
     """
-    written = []
-    for name in dict.fromkeys(formats):
+    for name in formats:
         if name not in FORMATS:
             raise UserError(f"--format {name}: is none of {', '.join(FORMATS)}")
-        output.mkdir(parents=True, exist_ok=True)
+    output.mkdir(parents=True, exist_ok=True)
+    with alone_in(output):
+        return _write(found, output, dict.fromkeys(formats))
+
+
+def _write(found: Mapping[str, pd.DataFrame], output: Path, formats: Iterable[str]) -> list[Path]:
+    written = []
+    for name in formats:
         if name == "csv":
             written += [_replace(output / f"{key}.csv", _to_csv(table)) for key, table in found.items()]
         elif name == "parquet":

@@ -6,14 +6,12 @@ time or the order of files: the same records give the same bytes.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
 import shutil
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -27,7 +25,7 @@ from markupsafe import escape
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from harness.protocol import read_yaml
-from harness.records import canonical_json
+from harness.records import alone_in, canonical_json
 from leaderboard.charts import number
 from leaderboard.pages import tables as page_tables
 from leaderboard.pages.boards import Digest, Run, beside, boards, read_runs, slug
@@ -236,7 +234,7 @@ def build(
     _refuse_foreign(output, store)
     temporary, old = (output.with_name(f".{output.name}.{ending}") for ending in ("tmp", "old"))
     output.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(output.parent):
+    with alone_in(output.parent):
         # What a build that was killed has left.
         if old.exists() and not output.exists():
             old.rename(output)
@@ -247,18 +245,6 @@ def build(
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
     return Built(output, *built)
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Wait until no other process builds a site in the folder, and let none begin."""
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(number, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(number)
 
 
 def _refuse_foreign(output: Path, store: Path) -> None:

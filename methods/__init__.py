@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from methods.contract import Batch, Card, Hyperparameter, LossInputs, LossOutputs, Method
-    from methods.registry import available, get, lookup, register, source_digest
+    from methods.registry import available, create, get, lookup, register, source_digest
 
 _HOMES = {
     "methods.contract": ("Batch", "Card", "Hyperparameter", "LossInputs", "LossOutputs", "Method"),
-    "methods.registry": ("available", "get", "lookup", "register", "source_digest"),
+    "methods.registry": ("available", "create", "get", "lookup", "register", "source_digest"),
 }
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "LossOutputs",
     "Method",
     "available",
+    "create",
     "get",
     "lookup",
     "register",

@@ -7,6 +7,7 @@ command with a sentence that says whose it is and why.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import inspect
@@ -54,6 +55,9 @@ class Registered:
 _CHOICES: Mapping[str, Any] = {"weight": Weight, "over": Over}
 _TUPLES: Mapping[str, type] = {"hyperparameters": Hyperparameter, "conventions": str}
 
+_TAKEN = frozenset({"name", "card", "hyperparameters", *vars(Method)})
+"""Attributes of a method, which no hyperparameter may replace."""
+
 _registered: dict[str, Registered] = {}
 _loaded = False
 _LOADING = threading.RLock()
@@ -91,6 +95,25 @@ def get(name: str) -> type[Method]:
         UserError: no such method, or some method or plugin cannot be used.
     """
     return lookup(name).method
+
+
+def create(name: str, hyperparameters: Mapping[str, float | None] | None = None) -> Method:
+    """A method with these hyperparameters, and its own defaults for the others.
+
+    Raises:
+        ValueError: it does not take them; the message names the one.
+        UserError: no such method, or it cannot be made.
+    """
+    method = get(name)
+    try:
+        made = method(**hyperparameters or {})
+    except ValueError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise UserError(f"method {name}: cannot be made ({_one_line(error)}): mend its __init__") from error
+    if not isinstance(getattr(made, "hyperparameters", None), Mapping):
+        raise UserError(f"method {name}: its __init__ does not call that of methods.contract.Method: mend it")
+    return made
 
 
 def lookup(name: str) -> Registered:
@@ -132,9 +155,10 @@ def _load() -> None:
         _loaded = True
         before = dict(_registered)
         try:
-            _load_built_in()
-            for entry_point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda found: found.name):
-                _load_plugin(entry_point)
+            with contextlib.redirect_stdout(sys.stderr):  # what an import prints must not get before our answer
+                _load_built_in()
+                for entry_point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda found: found.name):
+                    _load_plugin(entry_point)
         except BaseException:
             _loaded = False
             _registered.clear()
@@ -188,7 +212,7 @@ def _add(method: type[Method], origin: str, where: str | None = None) -> None:
         raise UserError(f"{where}: {method.__name__}.name is {name!r}: use lower-case letters, digits and underscores")
     if not isinstance(getattr(method, "card", None), Card):
         raise UserError(f"{where}: method {name!r} has no card: set {method.__name__}.card to a methods.contract.Card")
-    if wrong := _wrong_field(method.card):
+    if wrong := _wrong_field(method.card) or _wrong_hyperparameter(method.card):
         raise UserError(f"{where}: method {name!r}: card.{wrong} is not what methods.contract.Card says: mend it")
     if inspect.isabstract(method):
         missing = ", ".join(sorted(method.__abstractmethods__))
@@ -211,10 +235,30 @@ def _wrong_field(card: Card) -> str | None:
         elif field.name in _TUPLES:
             fits = isinstance(value, tuple) and all(isinstance(one, _TUPLES[field.name]) for one in value)
         else:
-            fits = isinstance(value, bool if field.name == "exact_gradient" else str)
+            fits = isinstance(value, bool) if field.name == "exact_gradient" else _is_text(value)
         if not fits:
             return f"{field.name} = {value!r}"
     return None
+
+
+def _wrong_hyperparameter(card: Card) -> str | None:
+    """The first that has no name of its own, no text, or a default that is no number of its range."""
+    names = [parameter.name for parameter in card.hyperparameters]
+    for parameter in card.hyperparameters:
+        try:
+            free = parameter.name.isidentifier() and parameter.name not in _TAKEN and names.count(parameter.name) == 1
+            parameter.checked("default", parameter.default)
+            fits = free and _is_text(parameter.meaning) and bool(parameter.interval)
+        except (AttributeError, TypeError, ValueError, OverflowError):
+            fits = False
+        if not fits:
+            return f"hyperparameters: {parameter!r}"
+    return None
+
+
+def _is_text(value: Any) -> bool:
+    """Text that a record can hold: UTF-8 has no half of a surrogate pair."""
+    return isinstance(value, str) and not re.search("[\ud800-\udfff]", value)
 
 
 def _one_line(error: BaseException) -> str:

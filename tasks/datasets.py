@@ -154,10 +154,17 @@ def entry(name: str) -> SetEntry:
 
 
 def cache_dir() -> Path:
-    """Where everything fetched or made lies: ``REUSE_BENCH_CACHE``, or the user's cache folder."""
+    """Where everything fetched or made lies: ``REUSE_BENCH_CACHE``, or the user's cache folder.
+
+    Raises:
+        UserError: neither is named, and the user has no home.
+    """
     if root := os.environ.get(CACHE_VARIABLE):
         return Path(root)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "reuse-bench"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "reuse-bench"
+    except RuntimeError:
+        raise UserError(f"this user has no home folder for a cache: name a folder in {CACHE_VARIABLE}") from None
 
 
 def data_dir(given: Path | None = None) -> Path:

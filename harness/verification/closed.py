@@ -110,8 +110,8 @@ def _check_against_protocol(one: Checked, record: Record, protocol: Protocol) ->
 def _defaults(name: str) -> dict[str, Any] | None:
     """The hyperparameters of a method that a protocol does not list; None where the method is not known."""
     try:
-        return dict(methods.get(name)().hyperparameters)
-    except UserError:
+        return dict(methods.create(name).hyperparameters)
+    except ValueError:
         return None
 
 

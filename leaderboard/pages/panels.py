@@ -18,6 +18,7 @@ from leaderboard.pages.cells import as_rows
 from leaderboard.pages.scores import BoardView
 from leaderboard.pages.tables import VIEWS
 from methods.diagnostics import LOG_WEIGHT_EDGES
+from methods.errors import UserError
 from methods.registry import Registered
 
 
@@ -76,15 +77,27 @@ class Panels:
 
     @cached_property
     def kernels(self) -> dict[str, tuple[str, list[float], dict[str, list[Value]]]]:
-        """phi of every registered method with its default hyperparameters, over log W in [-4, 4]."""
+        """phi of every registered method with its default hyperparameters, over log W in [-4, 4].
+
+        Raises:
+            UserError: a method cannot be made, or gives no number for each weight.
+        """
         grid = torch.linspace(-4, 4, 161, dtype=torch.float64)
         curves: dict[str, tuple[str, list[float], dict[str, list[Value]]]] = {}
         for name, entry in self.registered.items():
             by_sign: dict[str, list[Value]] = {}
             for sign, value in (("positive", 1.0), ("negative", -1.0)):
-                phi = entry.method().coefficient(grid, value)
-                if phi is not None:
-                    by_sign[sign] = [clean(round(float(v), 6)) for v in phi]
+                try:
+                    phi = entry.method().coefficient(grid, value)
+                    if phi is not None:
+                        pairs = zip(grid, phi, strict=True)
+                        by_sign[sign] = [clean(round(float(v), 6)) for _, v in pairs]
+                except Exception as error:  # of whoever wrote it
+                    reason = " ".join(f"{type(error).__name__}: {error}".split())
+                    raise UserError(
+                        f"method {name} ({entry.origin}): its coefficient() gives no number for each weight "
+                        f"({reason}): mend it, as `reuse-bench check {name}` says, or uninstall it"
+                    ) from error
             if by_sign:
                 curves[name] = (entry.card.title, [round(float(v), 4) for v in grid], by_sign)
         return curves

@@ -98,7 +98,7 @@ def check(
 ) -> None:
     """Run the contract on a method and print what holds; exit code 1 when something fails."""
     from methods.conformance import check as run_checks
-    from methods.registry import get
+    from methods.registry import create, get
 
     method = get(name)
     given = dict(_setting(text) for text in settings or [])
@@ -108,11 +108,9 @@ def check(
             raise UserError(f"{name}: unknown hyperparameter {key!r}: it takes {', '.join(known) or 'none'}")
     with contextlib.redirect_stdout(sys.stderr):  # what a method prints must not get between the lines of JSON
         try:
-            instance = method(**given)
+            instance = create(name, given)
         except ValueError as error:
             raise UserError(str(error)) from error
-        except Exception as error:
-            raise UserError(f"{name}: cannot be made ({type(error).__name__}: {error}): mend its __init__") from error
         rows = run_checks(instance, openrlhf_ppo_loss())
     failed = sum(row.status == "fails" for row in rows)
     if as_json:

@@ -180,6 +180,8 @@ def verify(
 
     if as_json and against:
         raise UserError("--json and --against: one prints JSON and the other Markdown: give one of them")
+    if against and path.is_symlink():
+        raise UserError(f"{path}: is a link, perhaps to records that are here already: give the folder itself")
     folder = cache_dir() if cache else None
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
         bar = progress.add_task("verifying")

@@ -206,6 +206,14 @@ def test_the_data_folder_is_the_given_one_then_the_variable_then_the_cache(monke
     assert datasets.data_dir() == tmp_path / "cache" / "data"
 
 
+def test_a_user_without_a_home_is_told_to_name_a_cache(monkeypatch):
+    for name in ("REUSE_BENCH_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    with pytest.raises(UserError, match="name a folder in REUSE_BENCH_CACHE"):
+        datasets.cache_dir()
+
+
 def test_generated_tasks_need_no_data():
     for task in chain.TINY_TASKS:
         assert len(datasets.evaluation_problems(task).problems) == chain.HELD_OUT_PROBLEMS

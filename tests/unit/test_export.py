@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import duckdb
 import pandas as pd
@@ -76,7 +78,25 @@ def test_the_command_writes_what_is_asked(store, tmp_path):
     assert done.exit_code == 0
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["reuse-bench.sqlite"]
     with pytest.raises(UserError, match="--format xls"):
-        export.write({}, tmp_path, ["xls"])
+        export.write({"one": pd.DataFrame()}, tmp_path, ["csv", "xls"])
+    assert not (tmp_path / "one.csv").exists()
+
+
+def test_two_exports_into_one_folder_take_turns(tmp_path, monkeypatch):
+    inside = []
+
+    def slowly(found, path):
+        inside.append(path)
+        time.sleep(0.1)
+        path.write_text("whole")
+        assert inside.pop() == path
+        assert not inside
+
+    monkeypatch.setattr(export, "_to_sqlite", slowly)
+    with ThreadPoolExecutor() as pool:
+        for one in [pool.submit(export.write, {}, tmp_path, ["sqlite"]) for _ in range(3)]:
+            assert one.result() == [tmp_path / "reuse-bench.sqlite"]
+    assert [path.name for path in tmp_path.iterdir()] == ["reuse-bench.sqlite"]
 
 
 def test_the_change_report_names_records_scores_and_findings(store, tmp_path):

@@ -14,7 +14,7 @@ from typing import ClassVar
 import pytest
 
 import methods
-from methods import Card, Method, available, get, lookup, registry, source_digest
+from methods import Card, Hyperparameter, Method, available, get, lookup, registry, source_digest
 from methods.errors import UserError
 from methods.grpo import GRPO
 
@@ -45,6 +45,11 @@ class Untitled(GRPO):
 class Unranged(GRPO):
     name: ClassVar[str] = "unranged"
     card: ClassVar[Card] = replace(GRPO.card, hyperparameters=("clip",))  # type: ignore[arg-type]
+
+
+def _with(parameters: tuple[Hyperparameter, ...]) -> type[Method]:
+    card = replace(GRPO.card, hyperparameters=parameters)
+    return type("Odd", (GRPO,), {"name": "odd", "card": card})
 
 
 class Misnamed(GRPO):
@@ -131,6 +136,70 @@ def test_a_plugin_that_ends_the_process_stops_with_a_sentence(
     plugins.append(_entry_point("leaving", "leaving_plugin:Loss"))
     with pytest.raises(UserError, match=r"cannot be imported \(SystemExit: 0\)"):
         available()
+
+
+def test_what_the_import_of_a_plugin_prints_does_not_get_between_an_answer(
+    plugins: list[EntryPoint], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "greeting_plugin.py").write_text(f"print('hello')\nfrom {__name__} import Plugin\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[Plugin.__module__])
+    plugins.append(_entry_point("plugin_loss", "greeting_plugin:Plugin"))
+    assert "plugin_loss" in available()
+    assert capfd.readouterr() == ("", "hello\n")
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        (Hyperparameter("a", "x", "m"),),  # type: ignore[arg-type]
+        (Hyperparameter("a", None, "m"),),
+        (Hyperparameter("a", float("inf"), "m"),),
+        (Hyperparameter("a", 10**400, "m"),),
+        (Hyperparameter("a", 2.0, "m", maximum=1.0),),
+        (Hyperparameter("a", 1.0, "m", minimum=float("nan")),),
+        (Hyperparameter("a", 1.0, "m", minimum=None),),  # type: ignore[arg-type]
+        (Hyperparameter("a", 1.0, "half of a pair: \ud800"),),
+        (Hyperparameter("a", 1.0, None),),  # type: ignore[arg-type]
+        (Hyperparameter(5, 1.0, "m"),),  # type: ignore[arg-type]
+        (Hyperparameter("two words", 1.0, "m"),),
+        (Hyperparameter("loss", 1.0, "m"),),
+        (Hyperparameter("card", 1.0, "m"),),
+        (Hyperparameter("hyperparameters", 1.0, "m"),),
+        (Hyperparameter("a", 1.0, "m"), Hyperparameter("a", 2.0, "m")),
+    ],
+)
+def test_a_hyperparameter_that_nothing_can_be_given_for_is_refused(
+    plugins: list[EntryPoint], parameters: tuple[Hyperparameter, ...]
+) -> None:
+    with pytest.raises(UserError, match=r"'odd': card.hyperparameters: Hyperparameter\(.* is not what"):
+        methods.register(_with(parameters))
+
+
+class Unmakeable(GRPO):
+    name: ClassVar[str] = "unmakeable"
+
+    def __init__(self, **hyperparameters: float | None) -> None:
+        raise RuntimeError("no")
+
+
+class Uncalled(GRPO):
+    name: ClassVar[str] = "uncalled"
+
+    def __init__(self, **hyperparameters: float | None) -> None:
+        pass
+
+
+def test_a_method_that_cannot_be_made_is_a_sentence(plugins: list[EntryPoint]) -> None:
+    methods.register(Unmakeable)
+    methods.register(Uncalled)
+    with pytest.raises(UserError, match=r"unmakeable: cannot be made \(RuntimeError: no\)"):
+        methods.create("unmakeable")
+    with pytest.raises(UserError, match="uncalled: its __init__ does not call"):
+        methods.create("uncalled")
+    with pytest.raises(ValueError, match="grpo: unknown hyperparameter 'x'"):
+        methods.create("grpo", {"x": 1.0})
+    assert methods.create("grpo").hyperparameters == GRPO().hyperparameters
 
 
 def test_register_refuses_a_taken_name_and_takes_a_free_one(plugins: list[EntryPoint]) -> None:

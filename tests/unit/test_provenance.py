@@ -162,6 +162,9 @@ def test_commands_are_shown_without_secrets(words, shown):
 def test_the_home_folder_names_nobody(monkeypatch):
     monkeypatch.setenv("HOME", "/home/somebody")
     assert provenance.redact("/home/somebody/data:/home/somebodyelse") == "~/data:/home/somebodyelse"
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    assert provenance.redact("of a user without a home") == "of a user without a home"
 
 
 def test_everything_together_is_a_provenance():

@@ -88,6 +88,44 @@ def test_a_changed_record_of_others_is_named(checkout: Path) -> None:
     assert "grpo/seed0.json" in comment(checkout, "0")
 
 
+def test_a_link_in_place_of_the_records_does_not_pass(checkout: Path) -> None:
+    shutil.rmtree(checkout / "submitted" / "results")
+    (checkout / "submitted" / "results").symlink_to("../results")
+    assert run(checkout, step("Verify")["run"]) == "code=2\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "mixed"),
+    [
+        ("echo more >> results/a.json", False),
+        ("echo new > results/'ein \"Lauf\" ü.json'", False),
+        ("echo more >> code.py", True),
+        ("git mv code.py results/code.py", True),
+        ("git rm --quiet code.py", True),
+    ],
+)
+def test_a_change_beside_the_records_is_seen(tmp_path: Path, change: str, mixed: bool) -> None:
+    def git(script: str) -> str:
+        known = os.environ | {"GIT_CONFIG_GLOBAL": os.devnull, "GITHUB_ENV": str(tmp_path / "environment")}
+        names = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        done = subprocess.run(
+            ["bash", "-e", "-c", script], cwd=tmp_path / "base", env=known | names, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    (tmp_path / "base" / "results").mkdir(parents=True)
+    (tmp_path / "environment").write_text("")
+    git("git init --quiet; echo code > code.py; echo record > results/a.json; git add .; git commit --quiet -m one")
+    base = git("git rev-parse HEAD")
+    head = git(f"{change}; git add .; git commit --quiet -m two; git rev-parse HEAD")
+    script = "\n".join(
+        line for line in step("Look for changes beside the records")["run"].splitlines() if "fetch" not in line
+    )
+    git(f"BASE={base} HEAD={head}\n{script}")
+    assert ("mixed=yes" in (tmp_path / "environment").read_text()) == mixed
+
+
 def test_nothing_of_the_pull_request_is_run_and_no_more_is_permitted_than_a_comment() -> None:
     found = workflow()
     assert found["permissions"] == {"contents": "read", "pull-requests": "write"}
