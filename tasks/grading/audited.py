@@ -94,7 +94,7 @@ def judge(gold: str, answer: str, rule: Rule) -> Judgement:
 
 
 def _judge(gold: str, answer: str, rule: Rule) -> Judgement:
-    gold, answer = gold.strip(), answer.strip()
+    gold, answer = gold.strip(), " ".join(answer.split())  # ten thousand spaces are one
     if not gold:
         return error("the gold is empty")
     if _INTEGER.fullmatch(gold) and _INTEGER.fullmatch(answer):
@@ -128,12 +128,10 @@ _OF_NUMBERS = re.compile(
 )
 _ORDER = re.compile(r"[<>]|\\[lg](?:eq?|eqslant|t)(?![A-Za-z])")
 # a = b = 3 as a = 3, b = 3.
-_SAME_FOR_ALL = re.compile(
-    r"(?P<names>(?:(?!\s*\d)[A-Za-z\d\\{}_'() ]*[A-Za-z][A-Za-z\d\\{}_'() ]*=){2,})(?P<value>[^=,;<>]+)"
-)
+_SAME_FOR_ALL = re.compile(r"(?P<names>(?:(?!\s*\d)(?=[^=]*[A-Za-z])[A-Za-z\d\\{}_'() ]+=){2,})(?P<value>[^=,;<>]+)")
 _UNIT_VECTOR = re.compile(
-    r"\s*(?P<factor>[+-]?[^+-]*?)\s*\\(?:mathbf|boldsymbol|bm|hat|vec|widehat)\s*"
-    r"(?:\{\s*(?:\\(?:mathbf|boldsymbol|bm)\s*\{?\s*)?\\?(?P<name>[ijk])(?:math)?\s*\}?\s*\}|\\?(?P<bare>[ijk])(?:math)?(?![a-z]))"
+    r"(?P<factor>[+-]?[^+-]*?)\\(?:mathbf|boldsymbol|bm|(?:wide)?hat|vec)[\s{]*(?:\\(?:mathbf|boldsymbol|bm)[\s{]*)?"
+    r"\\?(?P<name>[ijk])(?:math)?(?![a-z])[\s}]*"
 )
 _LOGARITHM = re.compile(r"\\log(?![A-Za-z])(?!\s*_)")
 _DECIMAL_LOGARITHM = re.compile(r"\\log\s*_\s*(?:\{\s*10\s*\}|10)")
@@ -175,7 +173,7 @@ def _of_unit_vectors(answer: str) -> str | None:
     places: dict[str, str] = {}
     end = 0
     while (term := _UNIT_VECTOR.match(answer, end)) is not None:
-        name, factor = term["name"] or term["bare"], term["factor"].replace(" ", "")
+        name, factor = term["name"], term["factor"].replace(" ", "")
         if name in places or (end and not factor.startswith(("+", "-"))):
             return None
         places[name] = factor + "1" if factor in ("", "+", "-") else factor

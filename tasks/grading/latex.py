@@ -69,7 +69,7 @@ _PREPARATIONS = (
     (re.compile(r"(?<=\d)\s*\^\s*\{?\s*\\(?:text\w*|mathrm|mbox)\s*\{\s*(?:st|nd|rd|th)\s*\}\s*\}?"), " "),
     (re.compile(r"\\(?:thinspace|enspace|enskip|medspace|thickspace)(?![A-Za-z])"), r"\\,"),
     # 18 degrees 48 minutes, the measure of an angle, dx/dt.
-    (re.compile(r"(\d+)\s*\\DEG\s*(\d{1,2})\s*'(?!')"), r"(\1+\2/60)\\DEG "),
+    (re.compile(r"(?<![\d.])(\d+)\s*\\DEG\s*(\d{1,2})\s*'(?!')"), r"(\1+\2/60)\\DEG "),
     (re.compile(r"(?<![A-Za-z\\])m\s*(?=\\(?:measured)?angle(?![A-Za-z]))"), ""),
     (
         re.compile(r"(?<![A-Za-z\\])d(\^\{?\d\}?)?\s?([A-Za-z]|\\[a-z]+)\s*/\s*d\s?([a-z](?:\^\{?\d\}?)?)(?![A-Za-z])"),

@@ -23,6 +23,7 @@ PIECES = [
     r"\cup", r"\in", r"\le", r"\ge", r"\ne", r"\approx", r"\{", r"\}", r"\left(", r"\right]", r"\text{", r"\text{ or }",
     r"\mathbb{R}", r"\mathrm{cm}", r"\begin{pmatrix}", r"\end{pmatrix}", r"\\", r"\sin", r"\log", r"\lfloor",
     r"\rfloor", r"\binom", r"\overline{", r"^\circ", r"\cdot", r"\times", r"\ldots", r"\setminus", r"\boxed{",
+    r"\mapsto", r"\notin", r"^\top", r"\mathbf{i}", r"\sim", r"\cup\{",
     "10^", "1e9", "99", "x=", "and", "½", "²", "∞", "−", "\u0000", "\ud83d", "é",
 ]  # fmt: skip
 TEXTS = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
@@ -292,7 +293,7 @@ def test_sets_by_what_they_leave_out(low, width, gap):
     right(holed, rf"x \in ]{low},{high}[ \cup ]{high},{last}[")
     wrong(holed, rf"({low},{last}) - \{{{last}\}}")
     wrong(holed, rf"({low},{last})")
-    numbers = f"{low},{high},{last}"
+    numbers = f"{low}, {high}, {last}"
     right(numbers, rf"\{{{last}\}} \cup \{{{low}, {high}\}}")
     wrong(numbers, rf"\{{{last}\}} \cup \{{{low}\}}")
 
@@ -469,6 +470,13 @@ def test_units(value, unit):
     told_apart(str(value), str(value + 1), *answers)
     right(rf"{value}\text{{ {unit}}}", str(value))
     check("math500", rf"{value} \text{{ {unit}}}", "unit")
+
+
+@cases(st.integers(1, 99), st.integers(1, 99))
+def test_functions_of_two_numbers(a, b):
+    told_apart(str(max(a, b)), str(max(a, b) + 1), rf"\max({a}, {b})", rf"\max\{{{a}, {b}\}}")
+    told_apart(str(math.gcd(a, b)), str(-math.gcd(a, b)), rf"\gcd({a}, {b})", rf"\gcd({b}, {a})")
+    wrong(f"({a},{b})", rf"\max({a}, {b})")
 
 
 @cases(st.integers(1, 99))
