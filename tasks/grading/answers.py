@@ -575,6 +575,8 @@ def _is_name(tokens: list[Token]) -> str:
             return "function"
     if all(token.kind == "sym" and token.text.isupper() for token in rest):
         return "other"
+    if rest[0].text == "|" == rest[-1].text and {token.text for token in rest} & {r"\cup", r"\cap", r"\setminus"}:
+        return "other"  # the size of a set
     if all(token.kind == "text" for token in rest) or rest[0].text in (r"\angle", r"\triangle", r"\overline"):
         return "other"
     if rest[0].text == "(" and _match(rest, 0) == len(rest) - 1:

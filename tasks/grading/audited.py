@@ -342,7 +342,9 @@ def _bare(thing: Thing) -> Thing:
         return _bare(thing.thing)
     if isinstance(thing, Equation) and thing.thing is not None:
         number = not any(symbols(tree) for tree in thing.left)
-        if number and not any(same_function(a, b) for a in thing.left for b in thing.right):
+        unit = thing.thing.unit if isinstance(thing.thing, Value) else ""
+        ends = [*thing.right, *(_in_numbers(unit, tree) for tree in thing.right)]
+        if number and not any(same_function(a, b) for a in thing.left for b in ends):
             return thing  # 3 = 5, 3 = x + 1
         return thing.thing
     return thing
@@ -487,10 +489,7 @@ class _Comparison:
         if gold_unit == "%" and answer_unit != "%":
             return same_number(_hundredth(a), b)
         if "deg" in (gold_unit, answer_unit) and gold_unit != answer_unit:
-            radians: Tree = ("div", ("const", "pi"), ("num", Fraction(180), None))
-            first = ("mul", a, radians) if gold_unit == "deg" else a
-            second = ("mul", b, radians) if answer_unit == "deg" else b
-            return same_number(first, second)
+            return same_number(_in_numbers(gold_unit, a), _in_numbers(answer_unit, b))
         return False
 
     def _group(self, gold: Group, answer: Group) -> bool:
@@ -611,6 +610,13 @@ def _hundredth(tree: Tree) -> Tree:
     if tree[0] == "num":
         return ("num", tree[1] / 100, None if tree[2] is None else tree[2] / 100)
     return ("div", tree, ("num", Fraction(100), None))
+
+
+def _in_numbers(unit: str, tree: Tree) -> Tree:
+    """A number of per cents as a share, one of degrees in radians, any other as it is."""
+    if unit == "deg":
+        return ("mul", tree, ("div", ("const", "pi"), ("num", Fraction(180), None)))
+    return _hundredth(tree) if unit == "%" else tree
 
 
 def _quotient(thing: Thing) -> Tree | None:

@@ -231,6 +231,7 @@ def test_bases(base, digits):
     answers += [rf"{digits} \text{{ (base {base})}}", rf"{digits}\ (\text{{base }}{base})"]
     told_apart(gold, f"{digits}_{{{base + 1}}}", *answers)
     told_apart(gold, f"{digits}1_{{{base}}}", *answers)
+    right(gold, rf"{digits} \text{{ in base {base}}}")
     right(digits, rf"{digits}\text{{ bases}}")
 
 
@@ -365,6 +366,7 @@ def test_what_is_written_around_a_number(value, times):
     right(str(value), rf"{value}^{{\text{{th}}}}")
     right(str(value), rf"x = {value} \text{{ only}}")
     right(str(value), rf"{value} \checkmark")
+    told_apart(str(value), str(times), rf"|A \cup B| = {value}", rf"f(x)_{{\max}} = {value}", rf"[ABC] = {value}")
     right(f"{value}e{times}", rf"{value}\text{{e}}{times}")
     right(f"{value}e{times}", rf"\sim {value} \times 10^{{{times}}}\,J")
     right(f"{min(value, 999)}000", rf"{min(value, 999)}\thinspace 000")
@@ -484,6 +486,9 @@ def test_percent(value):
     right(str(value), rf"{value}\%")
     right(rf"{value}\%", rf"\frac{{{value}}}{{100}}")
     right(f"0.{value:02d}", rf"{value}\%")
+    right(rf"{value}\%", rf"\frac{{{value}}}{{100}} = {value}\%")
+    right(rf"\frac{{{value}\pi}}{{180}}", rf"\frac{{{value}\pi}}{{180}} = {value}^\circ")
+    wrong(rf"{value}\%", rf"\frac{{{value + 1}}}{{100}} = {value}\%")
     right(rf"\frac{{{value}}}{{700}}", rf"{value / 7:.8f}\%")
     wrong(f"0.{value:02d}", rf"0.{value:02d}\%")
     wrong(rf"{value}\%", rf"{value + 1}\%")
