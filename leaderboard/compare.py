@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -184,7 +185,8 @@ def _records(first: str, second: str, one: Record, two: Record, grader: tables.G
     shared = [task for task in tables.task_order(one.evaluation) if task in two.evaluation]
     if not shared:
         raise UserError(f"{first} and {second}: the records have no benchmark in common: evaluate both on one")
-    block = _block(Side(first, _method_of(one), (one,)), Side(second, _method_of(two), (two,)), shared, grader)
+    sides = (Side(first, _method_of(one), (one,)), Side(second, _method_of(two), (two,)))
+    block = _block(*sides, shared, grader, _rows_together([shared]))
     # Two runs are asked about, not two methods: how other seeds would do is no part of the question.
     rows = tuple(replace(row, words=row.words.replace(statistics.ONE_SEED, "").strip("; ")) for row in block.rows)
     (judged,) = _with_holm([replace(block, rows=rows)])
@@ -205,7 +207,7 @@ def _methods(
     if first == second:
         raise UserError(f"{first}: is compared with itself: name two methods")
     cells = results.cells()
-    blocks = []
+    found = []
     for key, records in cells.items():
         other = cells.get((*key[:-1], second))
         if key[-1] != first or other is None or (reuse not in (None, key[3])) or (model not in (None, key[2])):
@@ -217,25 +219,33 @@ def _methods(
             if any(task in record.evaluation for record in records) and any(task in r.evaluation for r in other)
         ]
         if usable:
-            blocks.append(
-                _block(Side(first, first, tuple(records)), Side(second, second, tuple(other)), usable, grader)
-            )
-    if not blocks:
+            found.append((Side(first, first, tuple(records)), Side(second, second, tuple(other)), usable))
+    if not found:
         where = "".join(
             f" with {name} {value}" for name, value in (("N =", reuse), ("model", model)) if value is not None
         )
         raise UserError(f"{first} and {second}: {results.store} has no evaluated cells of both{where}: run them first")
+    among = _rows_together(usable for _, _, usable in found)
+    blocks = [_block(one, two, usable, grader, among) for one, two, usable in found]
     return Comparison(first, second, "methods", grader, _with_holm(blocks))
 
 
-def _block(one: Side, two: Side, tasks: Sequence[str], grader: tables.Grader) -> Block:
+def _rows_together(blocks: Iterable[Sequence[str]]) -> Mapping[bool, int]:
+    """The rows of all blocks: single benchmarks (False), and macro averages (True), which `_with_holm` keeps apart."""
+    return Counter(task == published.MACRO for tasks in blocks for task in tables.columns_of(tasks))
+
+
+def _block(one: Side, two: Side, tasks: Sequence[str], grader: tables.Grader, among: Mapping[bool, int]) -> Block:
+    """``among``: how many rows are judged together, of single benchmarks (False) and of macro averages (True)."""
     found = []
     for task in tables.columns_of(tasks):
         names = tasks if task == published.MACRO else (task,)
         first, second = (tables.matrices(side.records, names, grader=grader) for side in (one, two))
         if first is None or second is None:
             continue
-        result = tables.compare_cells(one.records, two.records, names, grader=grader)
+        result = tables.compare_cells(
+            one.records, two.records, names, grader=grader, among=among[task == published.MACRO]
+        )
         assert result is not None
         flips = _flips(one, first[0].mean(axis=0), second[0].mean(axis=0), task) if len(names) == 1 else ()
         found.append(
@@ -300,6 +310,7 @@ def _judged(row: Row, p_holm: float, block: Block) -> Row:
         words = f"undecided: {gap} apart, but {row.words}"
     else:
         words = f"undecided: {gap} apart; a difference of {100 * row.detectable:.1f} points would have been found"
+        words += " with 80 % probability"
     return replace(row, p_holm=p_holm, verdict=verdict, words=words)
 
 

@@ -345,12 +345,21 @@ def mean_over_seeds(scores: ArrayLike, *, level: float = LEVEL) -> Estimate:
     return Estimate(value, value - half, value + half, error, array.size)
 
 
-def compare(first: Sequence[ArrayLike], second: Sequence[ArrayLike], *, level: float = LEVEL) -> Comparison:
+def compare(
+    first: Sequence[ArrayLike], second: Sequence[ArrayLike], *, level: float = LEVEL, among: int = 1
+) -> Comparison:
     """First minus second, paired by problem, seeds independent, for new questions of the same kind.
 
     The variance is that of the per-problem differences (which carries the sampling and the seed-by-problem
     part) plus each side's seed component; the interval is `difference_half_width`'s. With one seed on a side its seed
     component is unknown and left out, which the result says.
+
+    Args:
+        first: a list of [seeds, problems], one a benchmark.
+        second: the same.
+        level: of the interval.
+        among: how many comparisons are judged together. ``detectable`` is at the level that Holm asks of the first of
+            them; p-value and interval are those of this one alone.
 
     Raises:
         ValueError: the two do not have the same problems.
@@ -361,7 +370,7 @@ def compare(first: Sequence[ArrayLike], second: Sequence[ArrayLike], *, level: f
     difference, *parts = difference_parts(a, b)
     if all(matrix.shape[1] < 2 for matrix in a):
         return _unknown(float(difference), _leaves_out(a, b))
-    return _comparison(float(difference), *parts, note=_leaves_out(a, b), level=level)
+    return _comparison(float(difference), *parts, note=_leaves_out(a, b), level=level, among=among)
 
 
 def compare_seed_scores(first: ArrayLike, second: ArrayLike, *, level: float = LEVEL) -> Comparison:
@@ -371,7 +380,7 @@ def compare_seed_scores(first: ArrayLike, second: ArrayLike, *, level: float = L
     if any(side.size < 2 for side in sides):
         return _unknown(difference, ONE_SEED)
     seed = _sum([Part(side.var(ddof=1) / side.size, side.size - 1.0) for side in sides])
-    return _comparison(difference, _NOTHING, seed, seed, note="", level=level)
+    return _comparison(difference, _NOTHING, seed, seed, note="", level=level, among=1)
 
 
 def _unknown(difference: float, note: str) -> Comparison:
@@ -380,17 +389,19 @@ def _unknown(difference: float, note: str) -> Comparison:
 
 
 def _comparison(
-    difference: float, question: Part, seed: Part, over_seeds: Part, *, note: str, level: float
+    difference: float, question: Part, seed: Part, over_seeds: Part, *, note: str, level: float, among: int
 ) -> Comparison:
     error = float(np.sqrt(question.variance + seed.variance))
-    half = float(difference_half_width(question, seed, over_seeds, (1 - level) / 2))
+    half, reach = (
+        float(difference_half_width(question, seed, over_seeds, (1 - level) / 2 / share)) for share in (1, among)
+    )
     return Comparison(
         difference,
         difference - half,
         difference + half,
         error,
         _p_value(difference, question, seed, over_seeds),
-        detectable(error, half),
+        detectable(error, reach),
         note,
     )
 

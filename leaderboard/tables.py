@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
@@ -455,34 +456,39 @@ def comparisons(results: Results, *, grader: Grader = "published", k: int = 1) -
     for key, records in results.cells().items():
         if key[-1] != BASE:
             blocks.setdefault(key[:-1], {})[key[-1]] = records
+    pairs = []
     for block, methods in blocks.items():
         tasks = results.tasks[block[0]]
         for task in columns_of(tasks):
             names = tasks if task == MACRO else (task,)
             found = {name: matrices(records, names, grader=grader, k=k) for name, records in methods.items()}
             cells = {name: cell for name, cell in found.items() if cell is not None}
-            for first, second in combinations(cells, 2):
-                result = compare_cells(methods[first], methods[second], names, grader=grader, k=k)
-                assert result is not None
-                rows.append(
-                    {
-                        **dict(zip(BLOCK, block, strict=True)),
-                        "task": task,
-                        "first": first,
-                        "second": second,
-                        "difference": result.difference,
-                        "low": result.low,
-                        "high": result.high,
-                        "error": result.error,
-                        "p_value": result.p_value,
-                        "detectable": result.detectable,
-                        "improvement": statistics.probability_of_improvement(
-                            *(_with_collapsed(cells[name], methods[name], names) for name in (first, second))
-                        ),
-                        "leaves_out": result.leaves_out,
-                        "problems": sum(matrix.shape[1] for matrix in cells[first]),
-                    }
-                )
+            pairs += [(block, task, names, cells, *pair) for pair in combinations(cells, 2)]
+    families = Counter((*block[:3], task == MACRO) for block, task, *_ in pairs)
+    for block, task, names, cells, first, second in pairs:
+        one, two = blocks[block][first], blocks[block][second]
+        among = families[*block[:3], task == MACRO]
+        result = compare_cells(one, two, names, grader=grader, k=k, among=among)
+        assert result is not None
+        rows.append(
+            {
+                **dict(zip(BLOCK, block, strict=True)),
+                "task": task,
+                "first": first,
+                "second": second,
+                "difference": result.difference,
+                "low": result.low,
+                "high": result.high,
+                "error": result.error,
+                "p_value": result.p_value,
+                "detectable": result.detectable,
+                "improvement": statistics.probability_of_improvement(
+                    _with_collapsed(cells[first], one, names), _with_collapsed(cells[second], two, names)
+                ),
+                "leaves_out": result.leaves_out,
+                "problems": sum(matrix.shape[1] for matrix in cells[first]),
+            }
+        )
     columns = [*BLOCK, "task", "first", "second", "difference", "low", "high", "error", "p_value"]
     table = pd.DataFrame(rows, columns=[*columns, "detectable", "improvement", "leaves_out", "problems"])
     table["p_holm"] = np.nan
@@ -506,6 +512,7 @@ def compare_cells(
     grader: Grader = "published",
     k: int = 1,
     level: float = statistics.LEVEL,
+    among: int = 1,
 ) -> statistics.Comparison | None:
     """`statistics.compare` of two cells; None where one of them has no run with all of ``tasks``.
 
@@ -519,7 +526,7 @@ def compare_cells(
         return None
     require_same_problems(first, second, tasks)
     return _with_unfinished(
-        statistics.compare(one, two, level=level), _unscored(first, tasks), _unscored(second, tasks)
+        statistics.compare(one, two, level=level, among=among), _unscored(first, tasks), _unscored(second, tasks)
     )
 
 
@@ -691,21 +698,26 @@ def _with_training_leaders(
     columns |= {name: [np.nan] * len(table) for name in ("p_value", "p_holm")}
     records = [cells[tuple(row[name] for name in CELL)] for row in as_rows(table)]
     for (*_, measure), family in groups(table, [*BLOCK[:3], "measure"]):
-        pairs: dict[int, statistics.Comparison] = {}
-        for _, group in groups(family[family["score"].notna()], ["reuse"]):
+        by_reuse = [group for _, group in groups(family[family["score"].notna()], ["reuse"])]
+        # All pairs, and not those with the highest alone: which one is highest is told by the same scores.
+        pairs: dict[frozenset[int], statistics.Comparison] = {}
+        for group in by_reuse:
+            for first, second in combinations(group.index, 2):
+                result = compare_training(records[first], records[second], measure)
+                if result is not None:
+                    pairs[frozenset((first, second))] = result
+        adjusted = dict(zip(pairs, statistics.holm([one.p_value for one in pairs.values()]), strict=True))
+        for group in by_reuse:
             ranked = group[group["ranked"].astype(bool)]
             if ranked.empty:
                 continue
             top = int(ranked.index[int(ranked["score"].to_numpy(dtype=float).argmax())])
             columns["leader"][top] = columns["tied"][top] = True
             for index in group.index:
-                result = compare_training(records[top], records[index], measure) if index != top else None
-                if result is not None:
-                    pairs[index] = result
-        adjusted = statistics.holm(np.array([one.p_value for one in pairs.values()]))
-        for (index, one), p_holm in zip(pairs.items(), adjusted, strict=True):
-            columns["p_value"][index], columns["p_holm"][index] = one.p_value, p_holm
-            columns["tied"][index] = bool(one.leaves_out) or not p_holm < SIGNIFICANCE
+                pair = frozenset((top, index))
+                if pair in pairs:
+                    columns["p_value"][index], columns["p_holm"][index] = pairs[pair].p_value, adjusted[pair]
+                    columns["tied"][index] = bool(pairs[pair].leaves_out) or not adjusted[pair] < SIGNIFICANCE
     for name, values in columns.items():
         table[name] = values
     return table

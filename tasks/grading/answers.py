@@ -510,7 +510,7 @@ def _multiple(tokens: list[Token]) -> Matrix | Group | None:
         depths = list(itertools.accumulate(opens(token) - closes(token) for token in tokens))
         start = [index for index, token in enumerate(tokens) if token.text == "(" and depths[index] == 1]
         place = start[-1] if start else 0
-    if not place:
+    if not place or tokens[place - 1].kind == "fun":  # \gcd(12, 18)
         return None
     thing, factor = _group(tokens[place:]) or _transposed(tokens[place:]), tokens[:place]
     if not isinstance(thing, Matrix | Group) or (isinstance(thing, Group) and (thing.left, thing.right) != ("(", ")")):
@@ -575,6 +575,8 @@ def _is_name(tokens: list[Token]) -> str:
             return "function"
     if all(token.kind == "sym" and token.text.isupper() for token in rest):
         return "other"
+    if rest[0].text == "|" == rest[-1].text and {token.text for token in rest} & {r"\cup", r"\cap", r"\setminus"}:
+        return "other"  # the size of a set
     if all(token.kind == "text" for token in rest) or rest[0].text in (r"\angle", r"\triangle", r"\overline"):
         return "other"
     if rest[0].text == "(" and _match(rest, 0) == len(rest) - 1:

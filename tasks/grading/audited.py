@@ -94,7 +94,7 @@ def judge(gold: str, answer: str, rule: Rule) -> Judgement:
 
 
 def _judge(gold: str, answer: str, rule: Rule) -> Judgement:
-    gold, answer = gold.strip(), answer.strip()
+    gold, answer = gold.strip(), " ".join(answer.split())  # ten thousand spaces are one
     if not gold:
         return error("the gold is empty")
     if _INTEGER.fullmatch(gold) and _INTEGER.fullmatch(answer):
@@ -128,12 +128,10 @@ _OF_NUMBERS = re.compile(
 )
 _ORDER = re.compile(r"[<>]|\\[lg](?:eq?|eqslant|t)(?![A-Za-z])")
 # a = b = 3 as a = 3, b = 3.
-_SAME_FOR_ALL = re.compile(
-    r"(?P<names>(?:(?!\s*\d)[A-Za-z\d\\{}_'() ]*[A-Za-z][A-Za-z\d\\{}_'() ]*=){2,})(?P<value>[^=,;<>]+)"
-)
+_SAME_FOR_ALL = re.compile(r"(?P<names>(?:(?!\s*\d)(?=[^=]*[A-Za-z])[A-Za-z\d\\{}_'() ]+=){2,})(?P<value>[^=,;<>]+)")
 _UNIT_VECTOR = re.compile(
-    r"\s*(?P<factor>[+-]?[^+-]*?)\s*\\(?:mathbf|boldsymbol|bm|hat|vec|widehat)\s*"
-    r"(?:\{\s*(?:\\(?:mathbf|boldsymbol|bm)\s*\{?\s*)?\\?(?P<name>[ijk])(?:math)?\s*\}?\s*\}|\\?(?P<bare>[ijk])(?:math)?(?![a-z]))"
+    r"(?P<factor>[+-]?[^+-]*?)\\(?:mathbf|boldsymbol|bm|(?:wide)?hat|vec)[\s{]*(?:\\(?:mathbf|boldsymbol|bm)[\s{]*)?"
+    r"\\?(?P<name>[ijk])(?:math)?(?![a-z])[\s}]*"
 )
 _LOGARITHM = re.compile(r"\\log(?![A-Za-z])(?!\s*_)")
 _DECIMAL_LOGARITHM = re.compile(r"\\log\s*_\s*(?:\{\s*10\s*\}|10)")
@@ -175,7 +173,7 @@ def _of_unit_vectors(answer: str) -> str | None:
     places: dict[str, str] = {}
     end = 0
     while (term := _UNIT_VECTOR.match(answer, end)) is not None:
-        name, factor = term["name"] or term["bare"], term["factor"].replace(" ", "")
+        name, factor = term["name"], term["factor"].replace(" ", "")
         if name in places or (end and not factor.startswith(("+", "-"))):
             return None
         places[name] = factor + "1" if factor in ("", "+", "-") else factor
@@ -344,7 +342,9 @@ def _bare(thing: Thing) -> Thing:
         return _bare(thing.thing)
     if isinstance(thing, Equation) and thing.thing is not None:
         number = not any(symbols(tree) for tree in thing.left)
-        if number and not any(same_function(a, b) for a in thing.left for b in thing.right):
+        unit = thing.thing.unit if isinstance(thing.thing, Value) else ""
+        ends = [*thing.right, *(_in_numbers(unit, tree) for tree in thing.right)]
+        if number and not any(same_function(a, b) for a in thing.left for b in ends):
             return thing  # 3 = 5, 3 = x + 1
         return thing.thing
     return thing
@@ -489,10 +489,7 @@ class _Comparison:
         if gold_unit == "%" and answer_unit != "%":
             return same_number(_hundredth(a), b)
         if "deg" in (gold_unit, answer_unit) and gold_unit != answer_unit:
-            radians: Tree = ("div", ("const", "pi"), ("num", Fraction(180), None))
-            first = ("mul", a, radians) if gold_unit == "deg" else a
-            second = ("mul", b, radians) if answer_unit == "deg" else b
-            return same_number(first, second)
+            return same_number(_in_numbers(gold_unit, a), _in_numbers(answer_unit, b))
         return False
 
     def _group(self, gold: Group, answer: Group) -> bool:
@@ -613,6 +610,13 @@ def _hundredth(tree: Tree) -> Tree:
     if tree[0] == "num":
         return ("num", tree[1] / 100, None if tree[2] is None else tree[2] / 100)
     return ("div", tree, ("num", Fraction(100), None))
+
+
+def _in_numbers(unit: str, tree: Tree) -> Tree:
+    """A number of per cents as a share, one of degrees in radians, any other as it is."""
+    if unit == "deg":
+        return ("mul", tree, ("div", ("const", "pi"), ("num", Fraction(180), None)))
+    return _hundredth(tree) if unit == "%" else tree
 
 
 def _quotient(thing: Thing) -> Tree | None:

@@ -63,13 +63,16 @@ _PREPARATIONS = (
     (re.compile(r"(?<=\d)\s*\\(?:text|mathrm|rm)\s*\{\s*[eE]\s*\}\s*(?=[+-]?\d)"), "e"),
     (re.compile(r"(?<=\d)\{(\\[dt]?frac\s*\{\d+\}\s*\{\d+\})\}"), r"\1"),
     (
-        re.compile(r"(?<=\d)(?:\\[,; ]|~|\s)*\(?\\text\w*\s*\{\s*\(?base(?![A-Za-z])[\s~]*\}?\s*(\w+)\)?\s*\}?\s*\)?"),
+        re.compile(
+            r"(?<=\d)(?:\\[,; ]|~|\s)*\(?\\text\w*\s*\{\s*\(?(?:in )?base(?![A-Za-z])[\s~]*\}?\s*(\w+)\)?\s*\}?\s*\)?"
+        ),
         r"_{\1}",
     ),
     (re.compile(r"(?<=\d)\s*\^\s*\{?\s*\\(?:text\w*|mathrm|mbox)\s*\{\s*(?:st|nd|rd|th)\s*\}\s*\}?"), " "),
     (re.compile(r"\\(?:thinspace|enspace|enskip|medspace|thickspace)(?![A-Za-z])"), r"\\,"),
+    (re.compile(r"(?<=\))\s*_\s*\{?\s*\\(?:text\s*\{\s*)?(?:max|min)\s*\}{0,2}"), ""),
     # 18 degrees 48 minutes, the measure of an angle, dx/dt.
-    (re.compile(r"(\d+)\s*\\DEG\s*(\d{1,2})\s*'(?!')"), r"(\1+\2/60)\\DEG "),
+    (re.compile(r"(?<![\d.])(\d+)\s*\\DEG\s*(\d{1,2})\s*'(?!')"), r"(\1+\2/60)\\DEG "),
     (re.compile(r"(?<![A-Za-z\\])m\s*(?=\\(?:measured)?angle(?![A-Za-z]))"), ""),
     (
         re.compile(r"(?<![A-Za-z\\])d(\^\{?\d\}?)?\s?([A-Za-z]|\\[a-z]+)\s*/\s*d\s?([a-z](?:\^\{?\d\}?)?)(?![A-Za-z])"),

@@ -23,6 +23,7 @@ PIECES = [
     r"\cup", r"\in", r"\le", r"\ge", r"\ne", r"\approx", r"\{", r"\}", r"\left(", r"\right]", r"\text{", r"\text{ or }",
     r"\mathbb{R}", r"\mathrm{cm}", r"\begin{pmatrix}", r"\end{pmatrix}", r"\\", r"\sin", r"\log", r"\lfloor",
     r"\rfloor", r"\binom", r"\overline{", r"^\circ", r"\cdot", r"\times", r"\ldots", r"\setminus", r"\boxed{",
+    r"\mapsto", r"\notin", r"^\top", r"\mathbf{i}", r"\sim", r"\cup\{",
     "10^", "1e9", "99", "x=", "and", "½", "²", "∞", "−", "\u0000", "\ud83d", "é",
 ]  # fmt: skip
 TEXTS = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
@@ -230,6 +231,7 @@ def test_bases(base, digits):
     answers += [rf"{digits} \text{{ (base {base})}}", rf"{digits}\ (\text{{base }}{base})"]
     told_apart(gold, f"{digits}_{{{base + 1}}}", *answers)
     told_apart(gold, f"{digits}1_{{{base}}}", *answers)
+    right(gold, rf"{digits} \text{{ in base {base}}}")
     right(digits, rf"{digits}\text{{ bases}}")
 
 
@@ -292,7 +294,7 @@ def test_sets_by_what_they_leave_out(low, width, gap):
     right(holed, rf"x \in ]{low},{high}[ \cup ]{high},{last}[")
     wrong(holed, rf"({low},{last}) - \{{{last}\}}")
     wrong(holed, rf"({low},{last})")
-    numbers = f"{low},{high},{last}"
+    numbers = f"{low}, {high}, {last}"
     right(numbers, rf"\{{{last}\}} \cup \{{{low}, {high}\}}")
     wrong(numbers, rf"\{{{last}\}} \cup \{{{low}\}}")
 
@@ -364,6 +366,7 @@ def test_what_is_written_around_a_number(value, times):
     right(str(value), rf"{value}^{{\text{{th}}}}")
     right(str(value), rf"x = {value} \text{{ only}}")
     right(str(value), rf"{value} \checkmark")
+    told_apart(str(value), str(times), rf"|A \cup B| = {value}", rf"f(x)_{{\max}} = {value}", rf"[ABC] = {value}")
     right(f"{value}e{times}", rf"{value}\text{{e}}{times}")
     right(f"{value}e{times}", rf"\sim {value} \times 10^{{{times}}}\,J")
     right(f"{min(value, 999)}000", rf"{min(value, 999)}\thinspace 000")
@@ -471,11 +474,21 @@ def test_units(value, unit):
     check("math500", rf"{value} \text{{ {unit}}}", "unit")
 
 
+@cases(st.integers(1, 99), st.integers(1, 99))
+def test_functions_of_two_numbers(a, b):
+    told_apart(str(max(a, b)), str(max(a, b) + 1), rf"\max({a}, {b})", rf"\max\{{{a}, {b}\}}")
+    told_apart(str(math.gcd(a, b)), str(-math.gcd(a, b)), rf"\gcd({a}, {b})", rf"\gcd({b}, {a})")
+    wrong(f"({a},{b})", rf"\max({a}, {b})")
+
+
 @cases(st.integers(1, 99))
 def test_percent(value):
     right(str(value), rf"{value}\%")
     right(rf"{value}\%", rf"\frac{{{value}}}{{100}}")
     right(f"0.{value:02d}", rf"{value}\%")
+    right(rf"{value}\%", rf"\frac{{{value}}}{{100}} = {value}\%")
+    right(rf"\frac{{{value}\pi}}{{180}}", rf"\frac{{{value}\pi}}{{180}} = {value}^\circ")
+    wrong(rf"{value}\%", rf"\frac{{{value + 1}}}{{100}} = {value}\%")
     right(rf"\frac{{{value}}}{{700}}", rf"{value / 7:.8f}\%")
     wrong(f"0.{value:02d}", rf"0.{value:02d}\%")
     wrong(rf"{value}\%", rf"{value + 1}\%")

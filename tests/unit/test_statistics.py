@@ -267,6 +267,16 @@ def test_the_detectable_difference_is_found_four_times_in_five():
     assert np.mean(found) == pytest.approx(0.8, abs=0.03)
 
 
+def test_the_detectable_difference_among_many_is_at_the_level_of_the_first():
+    rng = np.random.default_rng(5)
+    a, b = ([rng.random((3, 30))] for _ in range(2))
+    one, many = statistics.compare(a, b), statistics.compare(a, b, among=20)
+    strict = statistics.compare(a, b, level=1 - 0.05 / 20)
+    assert many.detectable == pytest.approx(strict.high - strict.difference + 0.8416 * many.error, rel=1e-4)
+    assert (many.p_value, many.low, many.high) == (one.p_value, one.low, one.high)
+    assert many.detectable > one.detectable
+
+
 @pytest.mark.parametrize("size", [1, 2, 6, 40])
 def test_holm_matches_statsmodels(size):
     rng = np.random.default_rng(size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -184,6 +185,40 @@ def test_holms_family_is_one_table(results):
     for kind in (True, False):
         family = pairs[(pairs["task"] == published.MACRO) == kind]
         assert family["p_holm"].to_numpy() == pytest.approx(multipletests(family["p_value"], method="holm")[1])
+
+
+def test_the_leader_in_training_is_told_apart_among_all_pairs(results):
+    """Which method is highest is told by the same scores, so that comparisons with it alone would be too few."""
+    from statsmodels.stats.multitest import multipletests
+
+    cells = results.cells()
+    table = tables.training(results)
+    for measure, family in table[table["score"].notna()].groupby("measure"):
+        p_values: dict[tuple[int, str, str], float] = {}
+        for reuse, group in family.groupby("reuse"):
+            for first, second in combinations(sorted(group["method"]), 2):
+                one, two = (
+                    next(cells[key] for key in cells if key[3:] == (reuse, method)) for method in (first, second)
+                )
+                p_values[reuse, first, second] = tables.compare_training(one, two, measure).p_value
+        adjusted = dict(zip(p_values, multipletests(list(p_values.values()), method="holm")[1], strict=True))
+        for reuse, group in family.groupby("reuse"):
+            leader = group[group["leader"]].iloc[0]["method"]
+            for method, p_holm in group[~group["leader"]].set_index("method")["p_holm"].items():
+                assert p_holm == pytest.approx(adjusted[(reuse, *sorted((method, leader)))])
+
+
+def test_what_is_undecided_is_less_than_what_could_have_been_found(results):
+    """At the level that the family asks for: at that of one comparison, 5 points would be called undecided beside
+    "4 would have been found"."""
+    pairs = tables.comparisons(results)
+    undecided = pairs[(pairs["p_holm"] >= tables.SIGNIFICANCE) & pairs["detectable"].notna()]
+    assert len(undecided) > 20
+    assert (undecided["difference"].abs() < undecided["detectable"]).all()
+    # Here as it would be at the level of one comparison: the difference that the test is about.
+    alone = undecided["high"] - undecided["difference"] + 0.8416 * undecided["error"]
+    assert (undecided["difference"].abs() > alone).any()
+    assert (undecided["detectable"] > alone).all()
 
 
 def test_one_seed_separates_nobody(tmp_path):
