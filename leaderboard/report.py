@@ -359,8 +359,8 @@ def tail_sentence(reuse: int, ratios: Mapping[str, Sequence[float]]) -> str:
     return (
         f"Mass for each response in the positive low tail at N = {reuse}, where 1 is an equal share (mean over runs, "
         f"95 % interval over seeds): {', '.join(shown)}. So here {'; '.join(verdicts)}. With a positive advantage a "
-        "clip cuts only ratios that have grown: of whole responses (GSPO) none in this tail, of single tokens (GRPO) some. "
-        "What it cuts elsewhere raises the tail's share."
+        "clip cuts only ratios that have grown: of whole responses (GSPO) none in this tail, of single tokens (GRPO) "
+        "some. What it cuts elsewhere raises the tail's share."
     )
 
 
