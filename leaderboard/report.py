@@ -370,9 +370,9 @@ def tail_sentence(reuse: int, ratios: Mapping[str, Sequence[float]]) -> str:
     verdicts = [f"{words} {_listed(names)}" for words, names in told if names]
     return (
         f"Mass for each response in the positive low tail at N = {reuse}, where 1 is an equal share (mean over runs, "
-        f"95 % interval over seeds): {', '.join(shown)}. So here {'; '.join(verdicts)}. A clip cuts responses of "
-        "positive advantage where their ratio has grown, never where it has fallen: it takes no weight from this tail, "
-        "and what it takes from the others raises the tail's share."
+        f"95 % interval over seeds): {', '.join(shown)}. So here {'; '.join(verdicts)}. With a positive advantage a "
+        "clip cuts only ratios that have grown: of whole responses (GSPO) none in this tail, of single tokens (GRPO) "
+        "some. What it cuts elsewhere raises the tail's share."
     )
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.protocol import load_protocol
+from harness.records import iter_records
 from methods.errors import UserError
 from tests.crosscheck.compare import (
     DIAGNOSTICS,
@@ -42,6 +44,18 @@ def test_trl_had_our_loss_at_every_update(path: Path) -> None:
     assert checks["largest_log_weight_at_first_update"] == 0.0
     assert checks["largest_relative_gradient_difference"] < 1e-5
     assert checks["tokens_that_differ_at_a_clip_bound"] <= 1
+
+
+def test_both_sides_had_one_protocol_and_one_base_model() -> None:
+    theirs = [json.loads(path.read_bytes()) for path in FILES]
+    ours = [record for _, record in iter_records(ROOT / "results") if record.protocol.id == "tiny"]
+    tiny = load_protocol("tiny")
+    assert {record.protocol.digest for record in ours} == {tiny.digest}
+    # Some runs of TRL are older than REINFORCE's place among the protocol's methods; nothing else has changed.
+    listed = {name: values for name, values in tiny.methods.hyperparameters.items() if name != "reinforce"}
+    without = tiny.model_copy(update={"methods": tiny.methods.model_copy(update={"hyperparameters": listed})})
+    assert {one["protocol_digest"] for one in theirs} <= {tiny.digest, without.digest}
+    assert {one["model_digest"] for one in theirs} == {record.model.digest for record in ours}
 
 
 def test_both_methods_were_run_at_both_ends() -> None:

@@ -17,4 +17,4 @@ def test_the_positive_low_tail_starves_or_not_by_its_interval_over_seeds() -> No
 
 
 def test_nothing_is_said_of_methods_that_are_not_there() -> None:
-    assert "So here it starves under A. A clip" in tail_sentence(8, {"A": [0.4, 0.5, 0.6]})
+    assert "So here it starves under A. With a positive" in tail_sentence(8, {"A": [0.4, 0.5, 0.6]})
