@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from urllib.parse import urlsplit
 
 from harness.fork_server import fork_server
@@ -15,6 +18,11 @@ from methods.errors import UserError
 LOCAL_OBJECT_STORE_BYTES = 1 << 30
 REACH_SECONDS = 5.0
 """How long a machine may take to answer at all."""
+GONE_SECONDS = 45.0
+"""How long nothing may listen at the address of a Ray that was there. After 60 s Ray would end all of its processes,
+the driver included, and nobody would say what to do."""
+LOOK_SECONDS = 2.0
+EXIT_INTERRUPTED = 3
 LOOPBACK = "127.0.0.1"
 """Where a local Ray and everything that it starts listens: nothing outside this machine can reach it."""
 _ON_LOOPBACK = {
@@ -116,6 +124,36 @@ def nodes_with_real_gpus() -> set[str]:
     import ray
 
     return {node["NodeID"] for node in ray.nodes() if any(name.startswith(_MAKE) for name in node["Resources"])}
+
+
+@contextmanager
+def end_when_gone(address: str) -> Iterator[None]:
+    """End this process, with a sentence and the exit code of an interruption, when the Ray at the address is gone.
+
+    At once and from a thread: whoever calls Ray then waits for it, at the end of the block too.
+    """
+    over = threading.Event()
+
+    def watch() -> None:
+        answered = time.monotonic()
+        while not over.wait(LOOK_SECONDS):
+            with suppress(OSError):
+                _check_reachable(address)
+                answered = time.monotonic()
+            if time.monotonic() - answered > GONE_SECONDS:
+                print(
+                    f"reuse-bench: the Ray at {address} has been gone for {GONE_SECONDS:.0f} s; nothing that is "
+                    "complete is lost: start a cluster again, and give the same command with its address",
+                    file=sys.stderr,
+                    flush=True,
+                )
+                os._exit(EXIT_INTERRUPTED)
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 def _check_reachable(address: str) -> None:

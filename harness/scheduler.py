@@ -30,7 +30,7 @@ from harness.fork_server import worker_runtime_env
 from harness.openrlhf.placement import VARIABLE, Reservation
 from harness.protocol import Runtime
 from harness.queueing import Job, Need, Nodes, Queue, Stage
-from harness.ray_cluster import gpus_by_node, nodes_with_real_gpus
+from harness.ray_cluster import end_when_gone, gpus_by_node, nodes_with_real_gpus
 from harness.records import regular
 from harness.run_directory import now
 from harness.runner import CellJob
@@ -175,7 +175,7 @@ def run_grid(
         UserError: a cell can never fit, another driver works in ``runs``, or a node does not see it.
         KeyboardInterrupt: interrupted, or stopped with `request_stop`; the same call continues.
     """
-    with driver_lock(runs), regular(runs / JOURNAL).open("ab", buffering=0) as journal:
+    with driver_lock(runs), regular(runs / JOURNAL).open("ab", buffering=0) as journal, end_when_gone(ray_address):
         return _Driver(items, ray_address, runs, journal, listener, tick, retry_seconds).run()
 
 

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -395,8 +396,9 @@ def every_fault(folder: Path, with_cluster: bool) -> str:
     else:
         found, rows = on_one_machine(folder / "one-machine")
     table = HEAD + "\n".join(map(str, rows))
+    before = f"{where}, a run that is left alone makes its first update {seconds:.0f} s after its start:"
     return (
-        f"{where}, a run that is left alone makes its first update {seconds:.0f} s after its start:\n\n{table}\n\n"
+        f"{textwrap.fill(before, 120)}\n\n{table}\n\n"
         f"Against a run that was left alone: {compare(found, alone, rows)}.\n"
     )
 

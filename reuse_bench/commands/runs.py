@@ -233,6 +233,9 @@ def _carry_out(
             Console(stderr=True).print(f"{job.cell.id}: complete", highlight=False)
     if not open_jobs:
         return
+    for job in open_jobs:
+        with job.run.locked():  # say it before a Ray is started
+            pass
     failed = 0
     gpus = max(job.protocol.runtime.gpus for job in open_jobs)
     try:

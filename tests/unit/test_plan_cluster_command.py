@@ -12,6 +12,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from harness import ray_cluster, scheduler
+from harness.run_directory import RunDirectory
 from harness.scheduler import driver_lock
 from methods.errors import UserError
 from reuse_bench.commands import cluster
@@ -94,6 +95,16 @@ def test_a_second_driver_is_refused_before_a_ray_is_started(grid: Grid, tmp_path
         pytest.raises(UserError, match=r"another reuse-bench run \(process \d+\) is working in this folder"),
     ):
         run()
+    assert grid.addresses == []
+
+
+def test_train_does_not_start_a_ray_for_a_cell_that_is_being_trained(grid: Grid, tmp_path: Path) -> None:
+    command = ["train", "--protocol", "smoke", "--method", "respo", "--reuse", "2"]
+    with (
+        RunDirectory(tmp_path / "runs" / "smoke" / "tiny-qwen3" / "n2" / "respo" / "seed0").locked(),
+        pytest.raises(UserError, match="another reuse-bench process is working on this cell"),
+    ):
+        CliRunner().invoke(app, command, catch_exceptions=False)
     assert grid.addresses == []
 
 
