@@ -141,8 +141,8 @@ def test_the_curve_of_another_seed_is_found_by_its_first_rollout_batch(store: Pa
 @pytest.mark.parametrize(
     ("change", "part"),
     [
-        (lambda lines: lines[-1].update(score=float("nan")), "no finite number"),
-        (lambda lines: lines[-1].update(score=float("inf")), "no finite number"),
+        (lambda lines: lines[-1].update(score=float("nan")), "is no number of JSON"),
+        (lambda lines: lines[-1].update(score=float("inf")), "is no number of JSON"),
         (lambda lines: [line.update(score=1.5) for line in lines[-2:]], "above 1"),
         (lambda lines: lines[-1].update(score=0.9), "another score than rollout"),
         (lambda lines: lines[-1].update(rollout=1), "is of rollout 1 instead of"),
