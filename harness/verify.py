@@ -18,7 +18,7 @@ from harness.verification.across import across
 from harness.verification.checked import Checked, Finding
 from harness.verification.curve import check_training
 from harness.verification.files import LARGEST_RECORD, check_files, check_seal, first_link, strangers, without_seal
-from harness.verification.memory import Memory, key_of
+from harness.verification.memory import Memory
 from harness.verification.samples import check_task, judge_again
 from harness.verification.statements import check_statements
 from methods.errors import UserError
@@ -146,7 +146,7 @@ def _check(path: Path, store: Path, memory: Memory, regrade: bool) -> Checked:
         one.error("", f"the record belongs at {record.relative_path().as_posix()}")
     check_files(one, record, record_folder(path))
     check_statements(one, record)
-    one.key, one.before = key_of(record, content, regrade), len(one.findings)
+    one.key, one.before = memory.key(record, content, regrade), len(one.findings)
     if not one.failed() and memory.recall(one):
         one.cached = True
         one.samples = _rows(record)

@@ -28,12 +28,21 @@ class Memory:
         self.path = folder / "verified.json" if folder else None
         self.known: dict[str, dict[str, Any]] = {}
         self.changed = False
+        self._sets: dict[str, str] = {}
         if self.path and self.path.is_file():
             try:
                 document = json.loads(self.path.read_bytes())
                 self.known = document if isinstance(document, dict) else {}
             except (OSError, ValueError):
                 self.known = {}
+
+    def key(self, record: Record, content: bytes, regrade: bool) -> str:
+        """Digest of the bytes of a record, of our code, of the installed grader, and of the sets that are at hand."""
+        for task in set(record.evaluation) - set(self._sets):
+            self._sets[task] = _digest_of_set(task)
+        sets = {task: self._sets[task] for task in record.evaluation}
+        surroundings = [_code_digest(), regrade, metadata.version(MATH_VERIFY), sets]
+        return hashlib.sha256(canonical_json(surroundings) + content).hexdigest()
 
     def recall(self, one: Checked) -> bool:
         """Whether all of it is known; if so, put into ``one`` what was found."""
@@ -56,13 +65,6 @@ class Memory:
             recent = dict(list(self.known.items())[-self.LIMIT :])
             with suppress(OSError):  # a folder that cannot be written costs time at the next call, and no verdict
                 write_atomically(self.path, canonical_json(recent))
-
-
-def key_of(record: Record, content: bytes, regrade: bool) -> str:
-    """Digest of the bytes of a record, of our code, of the installed grader, and of the sets that are at hand."""
-    sets = {task: _digest_of_set(task) for task in record.evaluation}
-    surroundings = [_code_digest(), regrade, metadata.version(MATH_VERIFY), sets]
-    return hashlib.sha256(canonical_json(surroundings) + content).hexdigest()
 
 
 def _digest_of_set(task: str) -> str:

@@ -171,6 +171,7 @@ class TestPartOfASet:
             return ids, prompts, golds, hashlib.sha256(pairs).hexdigest()
 
         monkeypatch.setattr(synthetic, "_questions", questions)
+        monkeypatch.setattr(synthetic, "_request_seeds", synthetic._request_seeds.__wrapped__)  # of other ids
         monkeypatch.setattr(
             synthetic, "_data_digest", lambda task, rows: digest if task == PART else digests(task, rows)
         )
