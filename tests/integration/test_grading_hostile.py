@@ -132,6 +132,7 @@ def test_timeout_is_an_error_and_the_process_is_replaced():
     assert time.monotonic() - start < 30
 
 
+@pytest.mark.slow
 def test_what_used_up_its_time_is_tried_again_alone(monkeypatch):
     """A verdict does not depend on a limit that is a little too tight; one that never comes is an error."""
     code = (
