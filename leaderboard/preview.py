@@ -27,7 +27,10 @@ class _Handler(SimpleHTTPRequestHandler):
         pass
 
 
-def _state(store: Path, config: Path | None) -> list[tuple[str, int, int]]:
+State = list[tuple[str, int, int]]
+
+
+def state(store: Path, config: Path | None) -> State:
     """Name, size and time of what the pages are made of."""
     watched = [*store.glob("*/*/n*/*/seed*.json"), *site.TEMPLATES.iterdir(), *site.STATIC.iterdir()]
     watched += [config] if config else []
@@ -41,12 +44,17 @@ def _state(store: Path, config: Path | None) -> list[tuple[str, int, int]]:
     return out
 
 
-def watch(store: Path, output: Path, config: Path | None, say: Callable[[str], None], stop: threading.Event) -> None:
-    """Rebuild whenever something changed, until ``stop`` is set. A mistake in a record is said, not fatal."""
+def watch(
+    store: Path, output: Path, config: Path | None, before: State, say: Callable[[str], None], stop: threading.Event
+) -> None:
+    """Rebuild whenever something changed, until ``stop`` is set. A mistake in a record is said, not fatal.
+
+    Args:
+        before: the `state` of which ``output`` was built, taken before it was.
+    """
     cache: dict[str, Digest] = {}
-    before = _state(store, config)
     while not stop.wait(INTERVAL):
-        now = _state(store, config)
+        now = state(store, config)
         if now == before:
             continue
         before = now
@@ -59,8 +67,13 @@ def watch(store: Path, output: Path, config: Path | None, say: Callable[[str], N
             say(f"rebuilt: {built.pages} pages from {built.runs} runs")
 
 
-def preview(store: Path, output: Path, config: Path | None, port: int, say: Callable[[str], None]) -> None:
+def preview(
+    store: Path, output: Path, config: Path | None, before: State, port: int, say: Callable[[str], None]
+) -> None:
     """Serve ``output`` on this machine only, until interrupted.
+
+    Args:
+        before: as for `watch`.
 
     Raises:
         UserError: the port is taken.
@@ -71,7 +84,7 @@ def preview(store: Path, output: Path, config: Path | None, port: int, say: Call
     except OSError as error:
         raise UserError(f"port {port} cannot be used ({error.strerror}); choose another with --port, or 0") from error
     stop = threading.Event()
-    watcher = threading.Thread(target=watch, args=(store, output, config, say, stop), daemon=True)
+    watcher = threading.Thread(target=watch, args=(store, output, config, before, say, stop), daemon=True)
     watcher.start()
     say(f"http://127.0.0.1:{server.server_address[1]}/ (Ctrl-C ends it)")
     try:

@@ -5,12 +5,14 @@ import os
 import signal
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# How long an example takes says more about the machine's other work than about the code. The examples are the same
-# in every run, so that a change fails for what it changed; `--hypothesis-profile search` looks for new ones.
-settings.register_profile("project", deadline=None, print_blob=True, derandomize=True)
-settings.register_profile("search", deadline=None, print_blob=True)
+# How long an example takes, and how long it takes to think of one, says more about the machine's other work than about
+# the code. The examples are the same in every run, so that a change fails for what it changed;
+# `--hypothesis-profile search` looks for new ones.
+COMMON = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("project", COMMON, derandomize=True)
+settings.register_profile("search", COMMON)
 settings.load_profile("project")
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and with them all that they start.

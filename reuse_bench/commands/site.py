@@ -25,8 +25,9 @@ def site(
 ) -> None:
     """Build the leaderboard from records: static pages that open from any folder, without a server."""
     from leaderboard import site as pages
-    from leaderboard.preview import preview
+    from leaderboard.preview import preview, state
 
+    before = state(records, config) if serve else []  # what comes while the pages are built is seen afterwards
     console = Console()
     with console.status("Building the pages"):
         built = pages.build(records, output, config)
@@ -39,6 +40,7 @@ def site(
             records,
             output,
             config,
+            before,
             port,
             lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True),
         )

@@ -8,11 +8,14 @@ import random
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
+from reuse_bench.main import app
 from tasks.grading import Grade, GradeRequest, grade_many, grade_one
 from tasks.grading.audit import EXAMPLES, probes
 
@@ -201,3 +204,12 @@ def test_first_verdict_comes_soon(benchmark):
 
     benchmark.pedantic(cold, rounds=3)
     assert benchmark.stats.stats.min < 10
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("REUSE_BENCH_DATA" not in os.environ, reason="REUSE_BENCH_DATA names no folder with the six sets")
+def test_the_rates_in_the_documents_are_those_of_all_answers() -> None:
+    """No time is taken; here because of the minutes that it may need. tests/unit leaves out what takes longest."""
+    result = CliRunner().invoke(app, ["grade", "--audit", "--markdown"])
+    assert result.exit_code == 0
+    assert result.stdout == (Path(__file__).parents[2] / "docs" / "grading-rates.md").read_text()

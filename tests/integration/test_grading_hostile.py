@@ -160,6 +160,7 @@ def slow_answers(seconds: list[str]) -> list[GradeRequest]:
     return [GradeRequest(gold, rf"\boxed{{{number}}}") for number, gold in enumerate(seconds)]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("patient")
 def test_what_used_up_its_time_is_tried_again_alone():
     """A verdict does not depend on a limit that is a little too tight; one that never comes is an error."""
@@ -172,6 +173,7 @@ def test_what_used_up_its_time_is_tried_again_alone():
     assert done == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("patient")
 def test_many_endless_answers_do_not_hold_up_a_call():
     """Only the first of them are tried again, so that a model gone astray costs a bounded time."""
@@ -181,6 +183,7 @@ def test_many_endless_answers_do_not_hold_up_a_call():
     assert done == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("patient")
 def test_a_rollout_does_not_wait_for_a_second_try():
     """Its reward would be that of a wrong answer for an error, too."""

@@ -280,7 +280,7 @@ def test_an_interruption_while_the_commands_are_loaded_has_it_too() -> None:
 
 def test_a_closed_standard_error_changes_no_verdict() -> None:
     record = ROOT / "results" / "tiny" / "tiny-qwen3" / "n8" / "grpo" / "seed0.json"
-    script = f"{sys.executable} -m reuse_bench.main verify {record} 2>&-"
+    script = f"{shlex.join([sys.executable, '-m', 'reuse_bench.main', 'verify', str(record)])} 2>&-"
     assert subprocess.run(["sh", "-c", script], capture_output=True, cwd=ROOT, timeout=600).returncode == 0
 
 
@@ -289,7 +289,8 @@ def test_a_terminal_without_a_width_does_not_swallow_tables() -> None:
 
 
 def test_a_deleted_folder_is_a_sentence(tmp_path: Path) -> None:
-    script = f"cd {tmp_path} && rmdir {tmp_path} && {sys.executable} -m reuse_bench.main list methods"
+    folder, program = shlex.quote(str(tmp_path)), shlex.quote(sys.executable)
+    script = f"cd {folder} && rmdir {folder} && {program} -m reuse_bench.main list methods"
     done = subprocess.run(
         ["sh", "-c", script], capture_output=True, text=True, timeout=600, env=os.environ | {"PYTHONPATH": str(ROOT)}
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,7 +96,7 @@ def test_another_failure_is_not_taken_for_it(tmp_path: Path, monkeypatch: pytest
     ("said", "where"),
     [
         ("OSError: [Errno 28] No space left on device: '/elsewhere/ray'", "/elsewhere/ray"),
-        ("RuntimeError: No space left on device", "/tmp"),
+        ("RuntimeError: No space left on device", tempfile.gettempdir()),
         ("OSError: [Errno 122] Disk quota exceeded: '/home/me'", "/home/me"),
     ],
 )

@@ -149,6 +149,11 @@ def test_tasks_judge_by_their_rule(gold, answer, task, audited):
         assert AuditedGrader()(gold, box(answer), name).verdict == audited
 
 
+def test_one_answer_under_two_rules_is_judged_by_each():
+    asked = [GradeRequest("4.2", box("4.25"), task) for task in ("olympiadbench", "math500", "olympiadbench")]
+    assert [grade.audited for grade in grade_many(asked)] == ["right", "wrong", "right"]
+
+
 # --- reward --------------------------------------------------------------------------------------------------
 
 

@@ -51,6 +51,14 @@ def test_respo_is_continuous_in_alpha_at_one(offset: float, side: float) -> None
     assert ((near - limit).abs() <= bound).all()
 
 
+@pytest.mark.parametrize("alpha", [-9.0, 0.0, 1.0, 5.0])
+def test_respo_with_one_share_is_one_term_of_the_mean(alpha: float) -> None:
+    """With all of the share the mean is W itself, with none of it 1, whatever its order."""
+    whole = _phi("respo", W, 1.0, alpha_pos=alpha, beta_pos=1.0)
+    torch.testing.assert_close(whole, W * torch.exp(2 * (1 - W)), rtol=1e-9, atol=1e-300)
+    assert (_phi("respo", W, 1.0, alpha_pos=alpha, beta_pos=0.0) == 1).all()
+
+
 @pytest.mark.parametrize("alpha", [-9.0, -1.0, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 11.0])
 @pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
 def test_respo_family_is_finite_and_one_at_one(alpha: float, beta: float) -> None:
@@ -78,8 +86,9 @@ def test_grpo_is_cut_on_one_side_for_each_sign() -> None:
 
 @pytest.mark.parametrize("name", ["grpo", "gspo", "vespo", "respo", "cispo", "clip_higher", "reinforce"])
 def test_the_curve_is_the_coefficient_of_the_loss(name: str) -> None:
-    """For responses of one token all three kinds of weight are the same."""
-    log_weight = torch.linspace(-4, 4, 81, dtype=torch.float64)
+    """For responses of one token all three kinds of weight are the same; also where log-ratios are clamped."""
+    near = torch.linspace(-4, 4, 75, dtype=torch.float64)
+    log_weight = torch.cat([near, torch.tensor([-25.0, -15.0, 9.5, 10.5, 19.0, 21.0], dtype=torch.float64)])
     for sign in (1.0, -1.0, 0.0):
         inputs = LossInputs(
             log_weight[:, None], torch.zeros(81, 1), torch.full((81, 1), sign), torch.ones(81, 1, dtype=torch.bool)
@@ -87,3 +96,21 @@ def test_the_curve_is_the_coefficient_of_the_loss(name: str) -> None:
         found = get(name)()(inputs).coefficient
         assert found is not None
         torch.testing.assert_close(found[:, 0], _phi(name, log_weight.exp(), sign))
+
+
+def test_a_ratio_that_is_held_has_no_gradient() -> None:
+    """Where A < 0 nothing clips from above: GRPO holds the ratio of a token at e^20, GSPO the mean of all at e^10."""
+    for name, last in (("grpo", 20.0), ("gspo", 10.0)):
+        inside, outside = (_phi(name, torch.tensor(last + by, dtype=torch.float64).exp(), -1.0) for by in (-0.1, 0.1))
+        assert float(inside) == pytest.approx(math.exp(last - 0.1))
+        assert float(outside) == 0.0
+
+
+@pytest.mark.parametrize(("name", "log_weight"), [("vespo", 20.0 - 19.0), ("respo", 22.0 - 19.0)])
+def test_which_log_ratios_of_tokens_are_clamped(name: str, log_weight: float) -> None:
+    """VESPO clamps those of tokens to +-20 and ReSPO does not; both clamp their sum."""
+    ratios = torch.tensor([[22.0, -19.0]], dtype=torch.float64)
+    inputs = LossInputs(ratios, torch.zeros(1, 2), torch.ones(1, 2), torch.ones(1, 2))
+    found = get(name)()(inputs).coefficient
+    assert found is not None
+    torch.testing.assert_close(found[0, :1], _phi(name, torch.tensor([log_weight], dtype=torch.float64).exp(), 1.0))

@@ -251,6 +251,34 @@ class TestSchedule:
         nodes.give_back(Need(1), ["little", "little"])
         assert [(job.id, place) for job, place in queue.start(nodes)] == [("small", ("little",))]
 
+    def test_an_evaluation_comes_before_a_longer_training(self) -> None:
+        queue = Queue([Job("trains", "training", Need(1), 9), Job("is evaluated", "evaluation", Need(1), 1)])
+        assert [job.id for job, _ in queue.start(Nodes({"n": 1}))] == ["is evaluated"]
+
+    def test_only_the_first_job_that_waits_reserves(self) -> None:
+        """Otherwise the second one would hand the first one's node to whoever comes after it."""
+        nodes = Nodes({"big": 8, "little": 4})
+        for need in (Need(1), Need(7)):  # on the fullest node with room: one GPU of the little one, seven of the big
+            nodes.take(need)
+        assert (nodes.free("big"), nodes.free("little")) == (1, 3)
+        waiting = [("first", Need(8), 9), ("second", Need(4), 8), ("small", Need(1), 1)]
+        queue = Queue([Job(name, "training", need, seconds) for name, need, seconds in waiting])
+        assert [(job.id, place) for job, place in queue.start(nodes)] == [("small", ("little",))]
+
+    def test_a_node_that_is_too_small_for_a_job_is_not_kept_for_it(self) -> None:
+        nodes = Nodes({"big": 8, "little": 4})
+        nodes.take(Need(5))
+        assert (nodes.free("big"), nodes.free("little")) == (3, 4)
+        queue = Queue([Job("large", "training", Need(8), 9), Job("small", "training", Need(1), 1)])
+        assert [(job.id, place) for job, place in queue.start(nodes)] == [("small", ("little",))]
+
+    def test_nodes_to_be_avoided_get_nothing(self) -> None:
+        """Those that a job has just failed on, say."""
+        queue, nodes = Queue([Job("one", "training", Need(1), 1)]), Nodes({"n": 1})
+        assert queue.start(nodes, avoiding={"n"}) == []
+        nodes.add("other", 8)
+        assert [(job.id, place) for job, place in queue.start(nodes, avoiding={"n"})] == [("one", ("other",))]
+
     def test_many_nodes_at_once(self) -> None:
         nodes = Nodes({"a": 8, "b": 8, "c": 4})
         assert nodes.take(Need(8, 2)) == ("a", "b")

@@ -85,7 +85,11 @@ def test_they_verify() -> None:
 
 
 REAL = Path("tiny/tiny-qwen3/n32/respo/seed0.json")
-CHANGES = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+CHANGES = settings(
+    max_examples=10,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 
 
 @pytest.fixture(scope="module")

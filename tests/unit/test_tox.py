@@ -35,6 +35,7 @@ def test_plain_tox_runs_neither_trainings_nor_benchmarks() -> None:
     assert set(listed) == {"lint", "types", "tests", "docs"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [1, 0])
 def test_with_the_whole_stack_a_test_that_is_skipped_for_a_part_of_it_has_failed(tmp_path: Path, code: int) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\n")

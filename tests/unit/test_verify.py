@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -23,7 +24,11 @@ from reuse_bench.main import app
 from tests.synthetic import synthetic_store
 
 RECORD = Path("smoke/tiny-qwen3/n2/grpo/seed0.json")
-CHANGES = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+CHANGES = settings(
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 
 
 @pytest.fixture(scope="module")
@@ -291,11 +296,15 @@ def test_a_single_verdict_is_found_when_all_are_judged_again(store):
 @pytest.mark.slow
 def test_a_response_that_no_grader_can_finish_with_is_no_way_to_a_score(store, monkeypatch):
     """Both graders give up on it. Stored as right that is false; stored as wrong, or given up on before, it is not."""
+    from tasks import grading
     from tasks.grading import GradeRequest
     from tests.grading_hostile import HOSTILE
 
     installed_grader(store)
-    monkeypatch.setattr(samples, "MORE_TIME", 1)  # it would only take longer
+    seconds = 0.2  # it would only take longer
+    monkeypatch.setattr(grading, "grade_many", partial(grading.grade_many, timeout=seconds))
+    monkeypatch.setattr(grading, "DEFAULT_TIMEOUT", seconds)
+    monkeypatch.setattr(samples, "MORE_TIME", 1)
     one = Checked("seed0.json", records.read_record(store / RECORD))
     endless = GradeRequest("7", HOSTILE["factorial of factorial"], "math500", True)
     easy = GradeRequest("7", "\\boxed{7}", "math500", True)
