@@ -454,7 +454,7 @@ def run_curves(run: Run, group: int) -> list[Chart]:
                     title,
                     f"{title} of each policy update: {label.replace(', %', ' in percent')}.",
                     Axis("policy updates", low=0.0),
-                    Axis(label, show=percent if factor == 100 else short),
+                    Axis(label, low=0.0, show=percent) if factor == 100 else Axis(label),
                     [Line(title, group, [x for x, _ in points_], [y for _, y in points_])],
                     scale=factor,
                     digits=4 if factor == 1 else 2,

@@ -511,3 +511,20 @@ def test_print_leaves_the_tools_out(root, visit):
                 .map((table) => table.innerText.slice(0, 80))"""
         )
         assert wide == [], name
+
+
+def test_six_benchmarks_with_lost_runs_fit_on_a_sheet(visit, tmp_path):
+    names = ("aime25", "aime24", "amc23", "olympiadbench", "minerva_math", "math500")
+    lost = {("gspo", 32, 0): "failed", ("gspo", 32, 1): "collapsed", ("grpo", 32, 1): "collapsed"}
+    store = synthetic_store(
+        tmp_path / "store", protocol="qwen3-1.7b", models=("Qwen3-1.7B-Base",), reuses=(32,), seeds=(0, 1),
+        tasks=dict.fromkeys(names, (4, 2)), updates=64, statuses=lost,
+    )  # fmt: skip
+    site.build(store, tmp_path / "pages", workers=1)
+    paper = visit(viewport={"width": 718, "height": 1000})
+    paper.page.emulate_media(media="print")
+    paper.page.goto((tmp_path / "pages/index.html").as_uri())
+    ends = paper.page.evaluate(
+        "[...document.querySelectorAll('.scroll table')].map((table) => table.getBoundingClientRect().right)"
+    )
+    assert max(ends) <= 718
