@@ -333,7 +333,10 @@ def _training(board: Board, addresses: Addresses) -> Table | None:
             cells += [seeds_cell(arm, href, of="training"), status_cell(arm), hours_cell(arm)]
             rows.append(Row(cells, f"{arm.title} {arm.method}"))
         groups.append(Group(f"N = {reuse}", rows, key=str(reuse)))
-    notes = ["Score: mean reward of a rollout batch, mapped to 0–100 %: (mean reward + 1) / 2."]
+    notes = [
+        "Score: mean reward of a rollout batch, on a scale from 0 % when all is wrong to 100 % when all is right; with "
+        "rewards of +1 and -1, (mean reward + 1) / 2."
+    ]
     notes += _unranked(row for arm in by_arm.values() for row in arm.values())
     if any(len(arm.runs) == 1 for arm in board.arms if arm.reuse is not None):
         notes.append("A row with one seed has no interval: how a score varies with the seed is not known.")
