@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from typing import Any
 from urllib.parse import urlsplit
 
 from harness.fork_server import fork_server
@@ -78,12 +80,21 @@ def ray_cluster(address: str | None, *, cells_at_once: int = 1, pretend_gpus: in
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault(NICENESS, "0")
     with on_loopback() if address is None else nullcontext(), fork_server() if address is None else nullcontext():
+        before = signal.getsignal(signal.SIGTERM)
         _connect(address, cells_at_once, pretend_gpus)
         try:
+            _take_sigterm(signal.default_int_handler)
             context = ray.get_runtime_context()
             yield address if address and address.startswith("ray://") else context.gcs_address
         finally:
             ray.shutdown()
+            _take_sigterm(before)
+
+
+def _take_sigterm(handler: Any) -> None:
+    """Batch systems send SIGTERM to end a run: as good as Ctrl-C. Ray would print a stack, and abort after 3 s."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
 
 
 @contextmanager

@@ -98,7 +98,7 @@ def run_on_cluster(
                     places = sum(gpus_by_node().values()) // min(job.protocol.runtime.gpus for job in waiting)
                     check_room(waiting, places)
                 endings = run_grid(items_of(waiting), ray_address, runs, listener=watch.listener, tick=watch.tick)
-        except (KeyboardInterrupt, SystemExit):  # Ray makes the latter of SIGTERM, which batch systems send
+        except KeyboardInterrupt:
             again = shlex.join(["reuse-bench", *sys.argv[1:]])
             shown.say(f"reuse-bench: interrupted; nothing that is complete is lost. This continues: {again}")
             raise typer.Exit(EXIT_INTERRUPTED) from None

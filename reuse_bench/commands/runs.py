@@ -253,7 +253,7 @@ def _carry_out(
                 except CellFailedError as error:
                     failed += 1
                     shown.finish(job.cell, f"failed: {error}")
-    except (KeyboardInterrupt, SystemExit):  # Ray makes the latter of SIGTERM
+    except KeyboardInterrupt:
         again = shlex.join(["reuse-bench", *sys.argv[1:]])
         Console(stderr=True, soft_wrap=True).print(
             f"reuse-bench: interrupted; nothing that is complete is lost. This continues: {again}",

@@ -262,19 +262,48 @@ def test_gpus_that_a_node_only_pretends_to_have_are_not_called_gpus(lab: Lab, tm
     assert list(said.values()) == ["room for 1 cell"] * 3
 
 
-def test_workers_of_a_local_ray_have_the_priority_of_the_command(tmp_path: Path) -> None:
-    """Those that the fork server forks have it in any case; these are started by Ray."""
+def alone(tmp_path: Path, text: str) -> subprocess.Popen[str]:
+    """A process that has a local Ray of its own, without a fork server."""
     script = tmp_path / "script.py"
     script.write_text(
-        "import os, ray\n"
+        "import os, ray, time\n"
         "from harness import fork_server\n"
         "from harness.ray_cluster import ray_cluster\n"
-        "fork_server.cpu.has_cuda = lambda: True\n"
+        f"fork_server.cpu.has_cuda = lambda: True\n{text}"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "REUSE_BENCH_"))}
+    return subprocess.Popen(
+        [sys.executable, "-W", "ignore", str(script)],
+        cwd=ROOT,
+        env=environment | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def test_workers_of_a_local_ray_have_the_priority_of_the_command(tmp_path: Path) -> None:
+    """Those that the fork server forks have it in any case; these are started by Ray."""
+    text = (
         "look = lambda: (os.getpriority(os.PRIO_PROCESS, 0), os.environ.get(fork_server.VARIABLE))\n"
         "with ray_cluster(None, pretend_gpus=1):\n"
         "    assert ray.get(ray.remote(look).remote()) == look(), ray.get(ray.remote(look).remote())\n"
     )
-    without = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "REUSE_BENCH_"))}
-    environment = without | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, str(script)], cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    ended(alone(tmp_path, text))
+
+
+def test_sigterm_is_as_good_as_an_interrupt(tmp_path: Path) -> None:
+    text = (
+        "try:\n"
+        "    with ray_cluster(None, pretend_gpus=1):\n"
+        "        print('ready', flush=True)\n"
+        "        time.sleep(60)\n"
+        "except KeyboardInterrupt:\n"
+        "    time.sleep(4)  # there is time to put things in order\n"
+        "    print('in order')\n"
+    )
+    process = alone(tmp_path, text)
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    process.terminate()
+    assert ended(process) == "in order\n"
