@@ -324,6 +324,8 @@ def test_a_number_that_no_table_can_hold_is_an_error(store):
         ('"score": 1' + "0" * 400, "has more than 64 bits"),
         ('"x": ' + "[" * 100_000 + "]" * 100_000, "no JSON"),
         ('"loss": "x"', "field loss is 'x', no number"),
+        (", ".join(f'"x{i}": 1' for i in range(600)), "it has 6.. fields"),
+        ('"loss": true', "field loss is True, no number"),
         ('"gradient_norm": [1]', "field gradient_norm is .*, no number"),
         ('"gradient_norm": Infinity', "Infinity is no number of JSON"),
         ('"gradient_norm": 1e999', "field gradient_norm is inf, beyond all measure"),
