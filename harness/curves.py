@@ -15,6 +15,7 @@ Window = tuple[int, int]
 """First and last policy update, both included."""
 LARGEST = 1e100
 """No number of a line is larger: sums over lines stay finite."""
+MOST_FIELDS = 500
 _NUMBERS = ("mini_batch", "loss", "reward", "learning_rate", "gradient_norm", "truncated", "seconds", "responses")
 
 
@@ -44,14 +45,16 @@ def read_updates(path: Path, stated: TrainingSummary | None = None) -> list[dict
             raise _damaged(path, number, "no JSON object")
         if document.get("update") != number:
             raise _damaged(path, number, f"field update is {document.get('update')!r} instead of {number}")
-        if not isinstance(document.get("rollout"), int):
+        if not isinstance(document.get("rollout"), int) or isinstance(document["rollout"], bool):
             raise _damaged(path, number, f"field rollout is {document.get('rollout')!r}, no whole number")
         score = document.get("score")
-        if not isinstance(score, int | float):
+        if not is_number(score):
             raise _damaged(path, number, f"field score is {score!r}, no finite number")
         for name in _NUMBERS:
-            if not isinstance(document.get(name), int | float | None):
+            if not (document.get(name) is None or is_number(document[name])):
                 raise _damaged(path, number, f"field {name} is {document[name]!r}, no number")
+        if len(document) > MOST_FIELDS:
+            raise _damaged(path, number, f"it has {len(document)} fields, more than {MOST_FIELDS}")
         for name, value in document.items():
             if isinstance(value, float) and abs(value) > LARGEST:
                 raise _damaged(path, number, f"field {name} is {value!r}, beyond all measure")
@@ -62,6 +65,11 @@ def read_updates(path: Path, stated: TrainingSummary | None = None) -> list[dict
             "run the cell again"
         )
     return lines
+
+
+def is_number(value: Any) -> bool:
+    """A number of JSON: in Python, true and false would be some too."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _damaged(path: Path, number: int, what: str) -> UserError:

@@ -217,8 +217,9 @@ def _disk(protocol: Protocol, runs: Path) -> Iterator[Check]:
     one = max((each.disk_peak for each in estimates), default=0.0)
     everything = sum(each.disk_kept for each in estimates) + one
     found = f"{free / 1e9:,.0f} GB free in {folder}; {one / 1e9:,.1f} for one cell, {everything / 1e9:,.1f} for all"
-    if not os.access(folder, os.W_OK):
-        yield Check("disk", "broken", f"{folder} cannot be written", "no run can start", "choose a folder with --runs")
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+        wrong = "cannot be written" if folder.is_dir() else "is no folder"
+        yield Check("disk", "broken", f"{folder} {wrong}", "no run can start", "choose a folder with --runs")
     elif free < one + 1e9:
         mend = "free some space, or choose another folder with --runs"
         yield Check("disk", "broken", found, "a cell ends when the disk is full", mend)

@@ -289,13 +289,21 @@ def json_schema() -> dict[str, Any]:
 
 
 def load_json(text: str | bytes) -> Any:
-    """A JSON document of numbers that every reader can hold.
+    """A JSON document that says the same to every reader, of numbers that each can hold.
 
     Raises:
-        ValueError: no JSON, or a NaN, an infinity or an integer of more than 64 bits in it.
+        ValueError: no JSON, a field given twice, or a NaN, an infinity or an integer of more than 64 bits.
         RecursionError: it is nested too deeply.
     """
-    return json.loads(text, parse_int=_int64, parse_constant=_no_number)
+    return json.loads(text, parse_int=_int64, parse_constant=_no_number, object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"field {next(name for name in names if names.count(name) > 1)!r} is given twice")
+    return document
 
 
 def _int64(digits: str) -> int:

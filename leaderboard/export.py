@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.curves import read_updates
+from harness.curves import is_number, read_updates
 from harness.records import Record, alone_in, record_folder
 from harness.scoring import read_samples
 from harness.verification.checked import Finding
@@ -36,6 +36,8 @@ DESCRIPTIONS = {
     "published_heldout": "held-out numbers as the paper printed them: reference, not reproduced",
     "published_training": "training scores as the paper printed them: reference, not reproduced",
 }
+_COLUMN = re.compile(r"[a-z][a-z0-9_]*")
+"""Names that every format takes, and no two of which a database takes for one."""
 
 
 def export_tables(results: tables.Results, *, samples: bool = False) -> dict[str, pd.DataFrame]:
@@ -100,7 +102,11 @@ def _updates(results: tables.Results) -> pd.DataFrame:
             continue
         lines = read_updates(record_folder(path) / record.training.curve.path, record.training)
         numbers = [
-            {key: value for key, value in line.items() if value is None or isinstance(value, int | float)}
+            {
+                key: value
+                for key, value in line.items()
+                if _COLUMN.fullmatch(key) and (value is None or is_number(value))
+            }
             for line in lines
         ]
         if numbers:

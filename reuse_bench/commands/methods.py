@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import json
 import logging
+import shlex
 import sys
 import types
 import warnings
@@ -137,7 +138,7 @@ def new_method(
     for path in written:
         console.print(f"wrote {path}", markup=False, highlight=False)
     if package is not None:
-        console.print(f"next: pip install -e {package} --no-deps", markup=False, highlight=False)
+        console.print(f"next: pip install -e {shlex.quote(str(package))} --no-deps", markup=False, highlight=False)
     console.print(f"next: reuse-bench check {name}", markup=False, highlight=False)
 
 

@@ -180,6 +180,9 @@ class TestDisk:
 
     def test_folder_that_does_not_exist_yet(self, tmp_path: Path) -> None:
         assert str(tmp_path) in find("disk", runs=tmp_path / "a" / "b").found
+        (tmp_path / "file").write_text("")
+        check = find("disk", runs=tmp_path / "file" / "runs")
+        assert (check.state, check.found) == ("broken", f"{tmp_path / 'file'} is no folder")
 
     def test_folder_that_cannot_be_written(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setattr("os.access", lambda path, mode: False)

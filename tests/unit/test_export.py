@@ -82,6 +82,18 @@ def test_the_command_writes_what_is_asked(store, tmp_path):
     assert not (tmp_path / "one.csv").exists()
 
 
+def test_fields_of_others_that_no_table_can_hold_are_left_out(tmp_path):
+    store = synthetic_store(tmp_path / "store", methods=("grpo", "respo"), reuses=(8,), seeds=(0,))
+    for path, odd in zip(sorted(store.rglob("updates.jsonl")), ({"z": True}, {"z": 1.5}), strict=True):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        odd |= {"Score": 1, "\ud800": 2, "": 3, "two words": 4, "index": 5}
+        path.write_text("".join(f"{json.dumps(line | odd)}\n" for line in lines))
+    tables_of = export.export_tables(tables.load(store))
+    assert {"score", "index", "z"} <= set(tables_of["updates"].columns)
+    assert not {"Score", "", "two words"} & set(tables_of["updates"].columns)
+    export.write(tables_of, tmp_path / "out", export.FORMATS)
+
+
 def test_two_exports_into_one_folder_take_turns(tmp_path, monkeypatch):
     inside = []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -123,6 +124,12 @@ def test_a_method_that_cannot_be_made_is_one_sentence(monkeypatch: pytest.Monkey
 def test_wrong_input_is_one_sentence(arguments: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         RUNNER.invoke(app, arguments, catch_exceptions=False)
+
+
+def test_the_next_command_can_be_copied_whatever_the_folder_is_called(tmp_path: Path) -> None:
+    done = RUNNER.invoke(app, ["new-method", "my_loss", "--package", str(tmp_path / "a b'c")])
+    (command,) = [line for line in done.stdout.splitlines() if line.startswith("next: pip")]
+    assert shlex.split(command)[4:] == [str(tmp_path / "a b'c"), "--no-deps"]
 
 
 def test_new_package_is_not_written_over_something(tmp_path: Path) -> None:

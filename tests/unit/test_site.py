@@ -31,12 +31,15 @@ from typer.testing import CliRunner
 
 from harness.records import iter_records, record_folder
 from leaderboard import preview, site
+from leaderboard.pages import panels
 from leaderboard.pages.boards import slug
 from leaderboard.pages.formula import mathml
 from leaderboard.pages.scores import _who_wins
 from leaderboard.pages.tables import Cell, Column, Group, Row, Table, files, latex, to_csv
 from leaderboard.tables import comparisons, heldout, load, shown
 from methods.errors import UserError
+from methods.grpo import GRPO
+from methods.registry import Registered
 from reuse_bench.main import app
 from tasks.chain import held_out_problems
 from tests.site_stores import MARKUP, hostile
@@ -882,6 +885,19 @@ def test_two_builds_of_one_folder_take_turns(tmp_path, monkeypatch):
         builds = [pool.submit(site.build, tmp_path / "records", tmp_path / "site", workers=1) for _ in range(3)]
         assert len({build.result().output for build in builds}) == 1
     assert {path.name for path in tmp_path.iterdir()} == {"records", "site"}
+
+
+class Miscurved(GRPO):
+    name = "miscurved"
+
+    def coefficient(self, log_weight, advantage_sign):
+        return log_weight[:7]
+
+
+def test_a_method_without_a_curve_stops_with_a_sentence():
+    shown = panels.Panels({"miscurved": Registered("miscurved", Miscurved, "pkg 1")}, None, None)
+    with pytest.raises(UserError, match=r"method miscurved \(pkg 1\): its coefficient\(\) gives no number for each"):
+        _ = shown.kernels
 
 
 def test_half_a_character_in_the_configuration_is_a_question_mark(tmp_path):

@@ -335,6 +335,9 @@ def test_a_number_that_no_table_can_hold_is_an_error(store):
         ('"score": 1' + "0" * 400, "has more than 64 bits"),
         ('"x": ' + "[" * 100_000 + "]" * 100_000, "no JSON"),
         ('"loss": "x"', "field loss is 'x', no number"),
+        ('"loss": 1, "loss": 2', "field 'loss' is given twice"),
+        (", ".join(f'"x{i}": 1' for i in range(600)), "it has 6.. fields"),
+        ('"loss": true', "field loss is True, no number"),
         ('"gradient_norm": [1]', "field gradient_norm is .*, no number"),
         ('"gradient_norm": Infinity', "Infinity is no number of JSON"),
         ('"gradient_norm": 1e999', "field gradient_norm is inf, beyond all measure"),
@@ -344,7 +347,8 @@ def test_a_number_that_no_table_can_hold_is_an_error(store):
 def test_a_curve_of_values_that_are_no_numbers_is_refused_by_line_and_field(store, field, said):
     path = store / RECORD.with_suffix("") / "updates.jsonl"
     first, *rest = path.read_text().splitlines(keepends=True)
-    path.write_text(first.rstrip()[:-1] + f", {field}}}\n" + "".join(rest))
+    others = {name: value for name, value in json.loads(first).items() if name != field.split('"')[1]}
+    path.write_text(json.dumps(others)[:-1] + f", {field}}}\n" + "".join(rest))
     edit(store, lambda d: d["training"].update(curve=records.file_ref(path, path.parent).model_dump()))
     assert "training.curve" in fields(store)
     with pytest.raises(UserError, match=f"updates.jsonl: line 1: .*{said}"):
@@ -558,7 +562,7 @@ def test_a_cell_of_the_papers_size_passes(tmp_path, monkeypatch, protocol):
         ("scores", {}, "scores lacks"),
         ("right_per_problem", {}, "right_per_problem lacks"),
         ("right_per_problem", {"published": [], "audited": []}, "counts 0 problems"),
-        ("right_per_problem", {"published": [10**18] * 4, "audited": [0] * 4}, "cannot give"),
+        ("right_per_problem", {"published": [10**9] * 4, "audited": [0] * 4}, "cannot give"),
     ],
 )
 def test_a_record_whose_counts_do_not_fit_is_damaged(tmp_path: Path, field: str, value: object, part: str) -> None:
