@@ -28,12 +28,13 @@ from harness.protocol import read_yaml
 from harness.records import alone_in, canonical_json
 from leaderboard.charts import number
 from leaderboard.pages import tables as page_tables
+from leaderboard.pages import views
 from leaderboard.pages.boards import Digest, Run, beside, boards, read_runs, slug
 from leaderboard.pages.cells import typeset
+from leaderboard.pages.content import Content, Page
 from leaderboard.pages.formula import mathml
 from leaderboard.pages.panels import shared_legend
 from leaderboard.pages.parallel import parallel_map
-from leaderboard.pages.views import NAVIGATION, Page, Views
 from methods.errors import UserError
 
 HERE = Path(__file__).parent
@@ -282,21 +283,21 @@ def write(
     """Write all files of a site into ``folder``; returns the numbers of pages and of runs."""
     workers = workers or _cpus()
     runs = read_runs(store, workers, cache)
-    views = Views(runs, boards(runs, store), workers)
+    content = Content(runs, boards(runs, store), workers)
     folder.mkdir(parents=True)
     writer = _Writer(folder)
     latest = max((_instant(run.record.provenance.ended) for run in runs), default="")[:10]
     latest = "" if latest == NEVER[:10] else latest
     common = {
         "site": config,
-        "navigation": NAVIGATION,
+        "navigation": views.NAVIGATION,
         "description": "",
         "facts": {"runs": len(runs), "latest": latest},
         "citation": config.citation,
     }
     captions: dict[str, str] = {}
     pages = 1
-    for one in parallel_map(lambda make: _rendered(make(), common), list(views.pages()), workers):
+    for one in parallel_map(lambda make: _rendered(make(), common), list(views.pages(content)), workers):
         pages += 1
         writer(one.address, one.data)
         for name, (caption, downloads) in one.tables.items():
@@ -304,7 +305,7 @@ def write(
                 captions[name] = caption
                 for file, data in downloads:
                     writer(f"data/{file}", data)
-    made = list(_badges(views))
+    made = list(_badges(content))
     for address, svg, _, _ in made:
         writer(address, svg.encode())
     _write_bundles(writer, runs, store, config)
@@ -526,10 +527,10 @@ def _xml(text: str) -> str:
     return str(escape(kept))
 
 
-def _badges(views: Views) -> Iterator[tuple[str, str, str, str]]:
+def _badges(content: Content) -> Iterator[tuple[str, str, str, str]]:
     """Address, drawing, text and target of a badge for each method and N with a macro average."""
-    for board in views.boards:
-        view = views.view(board)
+    for board in content.boards:
+        view = content.view(board)
         for arm in board.arms:
             found = view.scores(arm, page_tables.VIEWS[0], "macro")
             if arm.reuse is None or found is None:

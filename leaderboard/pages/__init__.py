@@ -1,4 +1,5 @@
 """What the pages show, as data: runs and boards (`boards`), tables (`tables`), figures (`figures`), pages (`views`).
 
-Nothing here writes HTML; the templates do. `leaderboard.site` puts both together.
+What several pages need is computed once (`content`). Nothing here writes HTML; the templates do.
+`leaderboard.site` puts both together.
 """

@@ -151,3 +151,18 @@ def paper_cells(row: Mapping[str, Any]) -> list[Cell]:
             tip=str(row["verdict_reason"]),
         ),
     ]
+
+
+def where(board: Board) -> str:
+    """A board in the caption of a table."""
+    return f"{board.title}, protocol {board.protocol} version {board.version}"
+
+
+def plural(count: int, word: str) -> str:
+    """The word for one or for several."""
+    return word if count == 1 else f"{word}s"
+
+
+def some(names: Sequence[str], most: int = 6) -> str:
+    """The names, or the first of them and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
