@@ -211,10 +211,12 @@ def _repeatable(method: Method) -> _Finding:
     first, first_gradient = _run(method, inputs)
     second, second_gradient = _run(method, inputs)
     same = torch.equal(first.loss, second.loss) and torch.equal(first_gradient, second_gradient)
+    given = replace(inputs, log_probs=inputs.log_probs.clone().requires_grad_())  # `_run` keeps its own to itself
+    method(given)
     changed = [
         field.name
-        for field in fields(inputs)
-        if isinstance(value := getattr(inputs, field.name), Tensor)
+        for field in fields(given)
+        if isinstance(value := getattr(given, field.name), Tensor)
         and not torch.equal(value, getattr(before, field.name))
     ]
     figure = ("same bits" if same else "different bits") + (f"; writes into {', '.join(changed)}" if changed else "")

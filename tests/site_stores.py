@@ -80,18 +80,19 @@ def hostile(store: Path, target: Path) -> Path:
 
 
 def _break_log(path: Path) -> None:
-    """Huge numbers, text and missing parts in lines that can be read all the same."""
+    """The largest numbers that are read, text and missing parts, in lines that are read all the same."""
     if not path.exists():
         return
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for index, line in enumerate(lines):
-        line["loss"] = (1e99, -1e99, 2**62, 0.0, None)[index % 5]
-        line["gradient_norm"] = 1e99 * (-1) ** index
+        line["loss"] = (-1e100, 1e100, 2**63 - 1, 5e-324, None)[index % 5]
+        line["gradient_norm"] = 1e100 * (-1) ** index
+        line[MARKUP] = MARKUP
         line["ess"] = [1, 2]
         if index % 7 == 0:
             line["log_weight"] = None
         elif index % 7 == 1:
-            line["log_weight"]["positive"]["counts"] = ["x", None, 2**62]
+            line["log_weight"]["positive"]["counts"] = ["x", None, 1e308]
         elif index % 7 == 2:
             line["log_weight"]["negative"] = {"counts": None, "mass": [1.0]}
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))

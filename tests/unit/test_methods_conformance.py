@@ -212,6 +212,18 @@ def test_writing_into_inputs_fails() -> None:
     assert "writes into old_log_probs" in row.figure
 
 
+def test_writing_into_the_policys_own_log_probs_fails() -> None:
+    class WritesBehindTheGradient(Sound):
+        def loss(self, batch: Batch) -> LossOutputs:
+            outputs = super().loss(batch)
+            batch.inputs.log_probs.detach().clamp_(min=-0.5)  # shares the memory
+            return outputs
+
+    row = check_row(WritesBehindTheGradient(), "repeatable")
+    assert row.status == "fails"
+    assert "writes into log_probs" in row.figure
+
+
 def test_dependence_on_the_order_fails() -> None:
     assert "order" in _failed(NeighbourLeaks())
 
