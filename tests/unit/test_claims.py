@@ -172,6 +172,23 @@ def test_the_largest_lead_must_be_where_it_is_stated():
     assert claims.evaluate([one], Given(SURE, bigger, SURE))[0].verdict == "fails"
 
 
+def test_the_bounds_of_a_lead_hold_for_all_comparisons_of_its_claim(tiny):
+    """Bonferroni over settings and rivals: with bounds for one comparison, one claim of many would hold by chance."""
+    source = claims.Reproduced(tables.load(tiny))
+    rivals = ["grpo", "gspo", "vespo"]
+    one = rule(table="heldout", measures="benchmarks", method="respo", rivals=rivals, **{"in": "1/1"})
+    (outcome,) = claims.evaluate([claims.ClaimsFile(paper="p", claims=[one])], source)
+    assert len(outcome.settings) == 6
+    for found in outcome.settings:
+        key = (found.model, found.reuse, found.measure)
+        cells = {k[-1]: records for k, records in tables.load(tiny).cells().items() if k[2:4] == key[:2]}
+        expected = [
+            tables.compare_cells(cells["respo"], cells[rival], [found.measure], level=1 - 0.05 / 18) for rival in rivals
+        ]
+        assert found.lead.low == pytest.approx(min(bound.low for bound in expected))
+        assert found.lead.high == pytest.approx(min(bound.high for bound in expected))
+
+
 def test_results_need_more_than_noise(tiny):
     source = claims.Reproduced(claims.protocols_for_claims(tables.load(tiny), []))
     found = {one.claim.id: one for one in claims.evaluate(claims.shipped(), source)}

@@ -65,6 +65,20 @@ def test_the_words_say_what_the_numbers_say(results):
                 assert row.words.startswith(f"{ahead} is ahead")
 
 
+def test_what_would_have_been_found_is_at_the_level_of_all_rows(results):
+    """Four rows of single benchmarks are judged together, and two macro averages."""
+    cells = results.cells()
+    for block in compare.compare("respo", "grpo", results).blocks:
+        key = ("qwen3-1.7b", "closed", "qwen3-1.7b-base", block.reuse)
+        for row in block.rows:
+            tasks, among = (list(TASKS), 2) if row.task == published.MACRO else ([row.task], 4)
+            level = 1 - 0.05 / among
+            alone = tables.compare_cells(cells[(*key, "respo")], cells[(*key, "grpo")], tasks, level=level)
+            power = alone.error * stats.norm.ppf(0.8)
+            assert row.detectable == pytest.approx(alone.high - alone.difference + power)
+            assert row.verdict != "undecided" or abs(row.difference) < row.detectable
+
+
 def test_flipped_problems_are_those_that_change_their_majority(results):
     block = compare.compare("respo", "grpo", results, reuse=8).blocks[0]
     row = next(row for row in block.rows if row.task == "math500")
