@@ -390,6 +390,8 @@ def test_one_seed_cannot_contradict_a_published_number():
     found = statistics.check_published(values[0].mean() + 0.2, values, samples=[8])
     assert found.verdict == "inconclusive"
     assert statistics.ONE_SEED in found.reason
+    reach = stats.norm.ppf(0.975) * np.sqrt(2) * statistics.sampling_error(values[0] * 8, 8)  # both have the error
+    assert (found.low, found.high) == pytest.approx((values[0].mean() - reach, values[0].mean() + reach))
     near = statistics.check_published(values[0].mean(), values, samples=[8])
     assert (near.verdict, near.reason) == ("reproduced", statistics.ONE_SEED)
     assert statistics.check_published_seeds(0.3, [0.31]).verdict == "inconclusive"
