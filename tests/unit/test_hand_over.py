@@ -115,6 +115,21 @@ def test_a_failed_step_is_not_tried_again_beside_its_own_processes(driver: _Driv
     assert [name for name, _, _ in ray.started] == ["first", "second", "first"]
 
 
+def test_each_failure_without_progress_doubles_the_pause(driver: _Driver, ray: FakeRay) -> None:
+    driver.retry_seconds = 1000.0
+    for number, reason, pause in ((1, "lost", 1000.0), (2, "no memory", 2000.0)):
+        ray.ended[f"first training {number}"] = RuntimeError(reason)
+        before = time.monotonic()
+        driver._collect()
+        ((moment, job),) = driver.later
+        assert moment - before == pytest.approx(pause, abs=300)
+        driver.later.clear()
+        driver._clear()
+        driver.queue.drain()
+        driver.queue.add(job)
+        driver._start()
+
+
 def test_a_new_driver_waits_for_what_a_dead_one_has_left(
     driver: _Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
