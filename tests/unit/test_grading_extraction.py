@@ -33,6 +33,7 @@ from tasks.reward import chance_rewards, rewards
         (r"<think>\boxed{1}</think> \boxed{2}", "2"),
         (r"<think>\boxed{1}</think> so it is 2", None),
         (r"a</think>\boxed{1}</think>\boxed{3}", "3"),
+        (r"a</think>\boxed{1}</think> so it is 3", None),
         (r"<think> \boxed{4}", "4"),
         ("boxed{5}", None),
         ("the answer is 5", None),

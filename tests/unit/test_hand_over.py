@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from harness import lifetime, scheduler
+from harness.queueing import Queue
 from harness.scheduler import Item, _Driver
 from methods.errors import UserError
 from tests.standin import Standin
@@ -130,6 +131,21 @@ def test_a_cell_whose_end_cannot_be_written_down_does_not_stop_the_others(
         driver._collect()
         driver._clear()
     assert driver.endings == {"first": "failed", "second": "failed"}
+
+
+def test_each_failure_without_progress_doubles_the_pause(driver: _Driver, ray: FakeRay) -> None:
+    driver.retry_seconds = 1000.0
+    for number, reason, pause in ((1, "lost", 1000.0), (2, "no memory", 2000.0)):
+        ray.ended[f"first training {number}"] = RuntimeError(reason)
+        before = time.monotonic()
+        driver._collect()
+        ((moment, job),) = driver.later
+        assert moment - before == pytest.approx(pause, abs=300)
+        driver.later.clear()
+        driver._clear()
+        driver.queue = Queue()  # nothing else waits
+        driver.queue.add(job)
+        driver._start()
 
 
 def test_a_new_driver_waits_for_what_a_dead_one_has_left(

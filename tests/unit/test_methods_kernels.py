@@ -114,3 +114,11 @@ def test_which_log_ratios_of_tokens_are_clamped(name: str, log_weight: float) ->
     found = get(name)()(inputs).coefficient
     assert found is not None
     torch.testing.assert_close(found[0, :1], _phi(name, torch.tensor([log_weight], dtype=torch.float64).exp(), 1.0))
+
+
+@pytest.mark.parametrize("name", ["vespo", "respo"])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_weight_of_a_response_is_held_at_both_ends(name: str, sign: float) -> None:
+    held, beyond = (_phi(name, torch.tensor([-by, by], dtype=torch.float64).exp(), sign) for by in (20.0, 25.0))
+    torch.testing.assert_close(beyond, held, rtol=1e-9, atol=0)
+    assert float(held[0]) > 0

@@ -225,6 +225,17 @@ class TestDigest:
         assert changed.id == "tiny"
         assert drift(changed) == []
 
+    def test_everything_but_machines_plans_and_words_is_meaning(self) -> None:
+        """Named here one by one: a section that is left out by mistake would go unnoticed in all that is derived."""
+        assert set(load_protocol("tiny").meaning()) == {
+            *("id", "version", "models", "methods", "reuse", "seeds", "data", "rollout", "reward", "advantage"),
+            *("update", "optimiser", "regularisation", "checkpoints", "evaluation", "scoring", "collapse"),
+        }
+
+    def test_the_order_of_seeds_and_ratios_means_nothing(self) -> None:
+        backwards = {"seeds.default": [2, 0, 1], "reuse.ratios": [32, 8, 16]}
+        assert load_protocol("tiny").with_overrides(backwards).digest == load_protocol("tiny").digest
+
     @pytest.mark.parametrize("name", ["tiny", "qwen3-30b-a3b"])
     def test_every_meaningful_number_changes_it(self, name: str) -> None:
         """Doubles or flips each number in turn; arithmetic that refuses the change is a fine answer too."""

@@ -101,6 +101,15 @@ def test_one_seed_says_what_its_interval_leaves_out():
     assert new.error == pytest.approx(stats.sem(values[0]))
 
 
+def test_one_problem_says_what_its_interval_leaves_out():
+    values = [np.array([[0.25], [0.5], [0.75]])]
+    found = statistics.estimate(values)
+    assert (found.value, found.low, found.high, found.leaves_out) == (0.5, 0, 1, statistics.ONE_PROBLEM)
+    assert np.isnan(found.error)
+    several = statistics.estimate([*values, cell(np.random.default_rng(4))])
+    assert several.leaves_out == statistics.ONE_PROBLEM
+
+
 def test_crossed_variance_components_recover_the_truth():
     """The method of moments is unbiased: its mean over many tables is the variance of the score over tables."""
     rng = np.random.default_rng(5)
@@ -393,6 +402,8 @@ def test_published_numbers_are_judged_against_one_further_run():
     assert statistics.check_published(means.mean() + 1.01 * reach, values, samples=[16]).verdict == "contradicted"
     wide = statistics.check_published(means.mean(), values, samples=[16], margin=0.5 * reach)
     assert wide.verdict == "inconclusive"
+    near_the_end = statistics.check_published(means.mean() + 0.9 * reach, values, samples=[16], margin=0.5 * reach)
+    assert near_the_end.verdict == "inconclusive"  # the other end of the interval is far from it
 
 
 def test_one_seed_cannot_contradict_a_published_number():
@@ -400,6 +411,8 @@ def test_one_seed_cannot_contradict_a_published_number():
     found = statistics.check_published(values[0].mean() + 0.2, values, samples=[8])
     assert found.verdict == "inconclusive"
     assert statistics.ONE_SEED in found.reason
+    reach = stats.norm.ppf(0.975) * np.sqrt(2) * statistics.sampling_error(values[0] * 8, 8)  # both have the error
+    assert (found.low, found.high) == pytest.approx((values[0].mean() - reach, values[0].mean() + reach))
     near = statistics.check_published(values[0].mean(), values, samples=[8])
     assert (near.verdict, near.reason) == ("reproduced", statistics.ONE_SEED)
     assert statistics.check_published_seeds(0.3, [0.31]).verdict == "inconclusive"
