@@ -83,12 +83,12 @@ def run_on_cluster(
     import_ray()  # before a model is made for minutes: say what is not installed
     check_inputs(waiting)
     runs = jobs[0].places.runs.resolve()
-    with driver_lock(runs):  # and that somebody else is at work here
-        pass
     local = min(at_once or cells_that_fit(), len(waiting))
     gpus = local * max(job.protocol.runtime.gpus for job in waiting)
     if address is None and not ignore_disk:
         check_room(waiting, local)
+    with driver_lock(runs):  # before a model is made and a Ray is started: say that somebody else is at work here
+        pass
     prepare_models(waiting)
     with CellProgress(len(waiting)) as shown:
         watch = _Watch(waiting, shown)
