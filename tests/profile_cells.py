@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from harness.lifetime import FOLDER, processes_of
@@ -26,6 +26,16 @@ OTHER = "other libraries"
 _LIBRARY = re.compile(r"/site-packages/(\w+)/")
 _OURS = re.compile(r"/(?:harness|methods|tasks)/(?!fork_server\.py|openrlhf/entry\.py)[^ ]*\.py")
 """Not the two that stand below everything in a process that was forked, or that runs OpenRLHF's command."""
+
+_WAITS = re.compile(
+    r"^(?:\S*\.)?(?:_end_with|watch|wait|_worker|main_loop|get_objects|listen_error_messages|print_logs|select) \("
+)
+"""The innermost frame of threads that wait for time, a lock, a queue or Ray, some of which py-spy takes for busy."""
+
+
+def waits(stack: Sequence[str]) -> bool:
+    """Whether a sample is of a thread that only waits."""
+    return bool(stack) and _WAITS.match(stack[-1]) is not None
 
 
 def package_of(stack: Iterable[str]) -> str:
@@ -45,7 +55,7 @@ def package_of(stack: Iterable[str]) -> str:
 
 
 def sample(pids: Iterable[int], seconds: int, rate: int) -> Counter[str]:
-    """Samples by package, of all processes at once; threads that wait are not sampled, a process may end meanwhile."""
+    """Samples by package, of all processes at once; without threads that wait. A process may end meanwhile."""
     found: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
         files = {pid: Path(folder) / str(pid) for pid in pids}
@@ -62,8 +72,10 @@ def sample(pids: Iterable[int], seconds: int, rate: int) -> Counter[str]:
             sampler.wait()
         for path in files.values():
             for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
-                stack, _, count = line.rpartition(" ")
-                found[package_of(stack.split(";"))] += int(count)
+                frames, _, count = line.rpartition(" ")
+                stack = frames.split(";")
+                if not waits(stack):
+                    found[package_of(stack)] += int(count)
     return found
 
 

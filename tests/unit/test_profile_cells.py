@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.profile_cells import OTHER, OURS, package_of, table
+from tests.profile_cells import OTHER, OURS, package_of, table, waits
 
 LIB = "/env/lib/python3.11/site-packages"
 BOTTOM = ["main (/clone/harness/fork_server.py:400)", "main (/clone/harness/openrlhf/entry.py:60)"]
@@ -27,6 +27,22 @@ BOTTOM = ["main (/clone/harness/fork_server.py:400)", "main (/clone/harness/open
 )
 def test_a_sample_belongs_to_the_innermost_package(frames: list[str], owner: str) -> None:
     assert package_of([*BOTTOM, *frames]) == owner
+
+
+@pytest.mark.parametrize(
+    ("leaf", "waiting"),
+    [
+        ("_end_with (/clone/harness/lifetime.py:86)", True),
+        ("end_with_parent.<locals>.watch (/clone/harness/lifetime.py:48)", True),
+        ("Condition.wait (/usr/lib/python3.11/threading.py:331)", True),
+        (f"Worker.main_loop ({LIB}/ray/_private/worker.py:1039)", True),
+        (f"awaited ({LIB}/ray/actor.py:1)", False),
+        ("forward (/clone/harness/openrlhf/loss.py:40)", False),
+    ],
+)
+def test_threads_that_wait_are_told_by_their_innermost_frame(leaf: str, waiting: bool) -> None:
+    assert waits([*BOTTOM, leaf]) is waiting
+    assert not waits([])
 
 
 def test_shares_are_of_all_samples() -> None:
