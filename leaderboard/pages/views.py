@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -155,7 +155,7 @@ class Views:
                 "kernels": self.panels.kernel_figures(None if few else METHOD_ORDER),
                 "curves": {
                     key: (
-                        self.panels.macro_figure(board),
+                        replace(self.panels.macro_figure(board), view=""),
                         self.panels.curve_figures(board, 48, 12),
                         self.panels.cost_figures(board),
                     )
