@@ -24,11 +24,12 @@ from methods.registry import Registered
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart ready for a template. ``identity`` is unique on its page."""
+    """A chart ready for a template. ``identity`` is unique on its page; one with a ``view`` obeys the switches."""
 
     chart: Chart
     identity: str
     most_rows: int = 40
+    view: str = ""
 
     @property
     def svg(self) -> Markup:
@@ -114,17 +115,17 @@ class Panels:
             for reuse, chart in figures.training_curves(board, self.styles, points)
         ]
 
-    def macro_figure(self, board: Board) -> Figure:
+    def macro_figure(self, board: Board, view: str = VIEWS[0]) -> Figure:
         """Macro average against N."""
         chart = figures.score_by_reuse(
-            board, self.styles, self.view(board).scores, VIEWS[0], "macro", "Held-out macro average against N"
+            board, self.styles, self.view(board).scores, view, "macro", "Held-out macro average against N"
         )
-        return Figure(chart, f"macro-{board.key}")
+        return Figure(chart, f"macro-{board.key}-{view}", view=view)
 
     def summary_figures(self, board: Board) -> list[Figure]:
-        """Macro average and late score against N, and cost against score."""
-        macro = self.macro_figure(board)
-        return [*([] if macro.chart.empty else [macro]), *self.cost_figures(board)]
+        """Macro average against N in every view, late score against N, and cost against score."""
+        macro = (self.macro_figure(board, view) for view in VIEWS)
+        return [*(item for item in macro if not item.chart.empty), *self.cost_figures(board)]
 
     def cost_figures(self, board: Board) -> list[Figure]:
         """Late score against N, and cost against score."""

@@ -451,6 +451,25 @@ def test_tooltips_of_every_chart_come_with_the_keyboard(root, visit, name):
     assert one.problems == []
 
 
+def test_the_chart_of_a_board_follows_the_switches(root, visit):
+    """With and without JavaScript, and with the numbers of the table beside it."""
+    for one in (visit(), visit(java_script_enabled=False)):
+        one.page.goto(file(root, "boards/qwen3-1.7b-base-v1.html"))
+        for grader, measure in (("published", "1"), ("published", "k"), ("audited", "k"), ("audited", "1")):
+            one.page.click(f"label[for=grader-{grader}]")
+            one.page.click(f"label[for=measure-{measure}]")
+            panel = one.page.locator(".panel:visible", has_text="Held-out macro average against N")
+            assert panel.count() == 1
+            assert panel.locator("figcaption small").inner_text() == f"pass@{measure}, {grader} grader"
+            panel.locator("summary").click()
+            drawn = panel.locator("table.plain tbody tr").first.locator("td").all_inner_texts()
+            panel.locator("summary").click()
+            rows = one.page.locator(f'[data-table="{TABLE}"] tbody:has-text("N = 8") tr:not(.group)').all()
+            cells = [row.locator(f".v.{grader}-{measure}").last.inner_text() for row in rows]
+            shown = [text.split("\n")[0].strip("★≈ ") for text in cells]
+            assert [text.split(" ")[0] for text in drawn] == shown
+
+
 def test_a_view_that_was_sent_says_that_columns_are_hidden(root, visit):
     one = visit()
     one.page.goto(file(root, f"index.html?hide.{TABLE}=aime25,nonsense&filter.{TABLE}=respo"))

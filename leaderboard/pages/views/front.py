@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pandas as pd
 
@@ -51,7 +52,7 @@ def front_page(content: Content) -> Page:
             "kernels": content.panels.kernel_figures(None if few else METHOD_ORDER),
             "curves": {
                 key: (
-                    content.panels.macro_figure(board),
+                    replace(content.panels.macro_figure(board), view=""),
                     content.panels.curve_figures(board, 48, 12),
                     content.panels.cost_figures(board),
                 )
