@@ -308,6 +308,8 @@ def _judged(row: Row, p_holm: float, block: Block) -> Row:
         words = f"{leader} is ahead of {trailer} by {gap} ({100 * low:.1f} to {100 * high:.1f})"
     elif row.words:
         words = f"undecided: {gap} apart, but {row.words}"
+    elif row.detectable >= 1:
+        words = f"undecided: {gap} apart; the data are too few to find a difference of any size"
     else:
         words = f"undecided: {gap} apart; a difference of {100 * row.detectable:.1f} points would have been found"
         words += " with 80 % probability"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from scipy import stats
@@ -58,11 +59,21 @@ def test_the_words_say_what_the_numbers_say(results):
             if row.verdict == "undecided":
                 assert row.p_holm >= 0.05
                 assert row.words.startswith("undecided")
-                assert "would have been found" in row.words
+                few = "the data are too few" in row.words
+                assert few == (row.detectable >= 1)
+                assert few != ("would have been found" in row.words)
             else:
                 ahead = "respo" if row.verdict == "first" else "grpo"
                 assert row.p_holm < 0.05
                 assert row.words.startswith(f"{ahead} is ahead")
+
+
+def test_no_difference_is_larger_than_all_of_the_scale():
+    """Three seeds that scatter much: no score differs from another by more than 100 points."""
+    shipped = tables.load(Path(__file__).resolve().parents[2] / "results")
+    blocks = compare.compare("grpo", "gspo", shipped, reuse=16).blocks
+    words = [row.words for block in blocks for row in block.rows if row.task == "tiny_sum3"]
+    assert words == ["undecided: 19.9 points apart; the data are too few to find a difference of any size"]
 
 
 def test_what_would_have_been_found_is_at_the_level_of_all_rows(results):

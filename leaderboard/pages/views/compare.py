@@ -205,12 +205,17 @@ def _compare_row(content: Content, row: Mapping[str, Any], task: str, board: Boa
             Cell(p_value(row["p_value"]), as_float(row["p_value"])),
             Cell(p_value(row["p_holm"]), as_float(row["p_holm"])),
             verdict,
-            Cell(number(in_percent(row["detectable"])), in_percent(row["detectable"])),
+            _detectable_cell(in_percent(row["detectable"])),
             Cell(number(in_percent(row["improvement"]), 0), in_percent(row["improvement"])),
             Cell(str(row["problems"]), int(row["problems"])),
         ],
         label,
     )
+
+
+def _detectable_cell(points: float | None) -> Cell:
+    """No score differs from another by more than 100 points."""
+    return Cell("> 100" if points is not None and points > 100 else number(points), points)
 
 
 def _side_cell(content: Content, board: Board, method: str, reuse: int, task: str) -> Cell:
