@@ -265,6 +265,16 @@ def test_a_gold_that_is_not_the_data_sets_is_found(store):
     assert f"{field}.samples" in fields(store)
 
 
+def test_other_prompts_than_in_another_record_are_found(store):
+    """Each record agrees with its own samples; only beside each other do they differ."""
+    synthetic_store(store, protocol="smoke", methods=("gspo",), reuses=(2,), seeds=(0,))
+    assert errors(store) == []
+    field = forge_samples(store, lambda rows: rows.__setitem__("prompt_sha256", "0" * 64))
+    (finding,) = errors(store)
+    assert (finding.field, finding.path) == (f"{field}.prompts_digest", RECORD.as_posix().replace("grpo", "gspo"))
+    assert finding.message == f"other prompts than in {RECORD.as_posix()}"
+
+
 def installed_grader(store):
     from importlib import metadata
 
