@@ -19,8 +19,6 @@ from harness.protocol import Runtime
 from harness.scheduler import Ending, Item, run_grid
 from methods.errors import UserError
 
-GO = "go"
-
 
 def append(path: Path, line: dict[str, Any]) -> None:
     """One whole line of JSON at the end of a file."""
@@ -33,9 +31,10 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def let_go(runs: Path) -> None:
-    """Let all cells in a folder of runs that wait do their last update."""
-    (runs / GO).touch()
+def let_go(*cells: Standin) -> None:
+    """Let cells that wait do their last update."""
+    for cell in cells:
+        cell.gate.touch()
 
 
 def replace_file(path: Path, text: str) -> None:
@@ -82,6 +81,10 @@ class Standin:
     def run(self) -> Path:
         return Path(self.folder, self.name)
 
+    @property
+    def gate(self) -> Path:
+        return Path(self.folder, f"{self.name}.may-end")
+
     def ending(self) -> Ending | None:
         return "done" if (self.run / "record.json").exists() else None
 
@@ -104,7 +107,7 @@ class Standin:
         replace_file(self.run / "updates.jsonl", "".join(json.dumps(line) + "\n" for line in kept))
         for update in range(done + 1, self.updates_in_all + 1):
             self._beat(holders)
-            while self.waits and update == self.updates_in_all and not (self.run.parent / GO).exists():
+            while self.waits and update == self.updates_in_all and not self.gate.exists():
                 self._beat(holders)
             append(self.run / "updates.jsonl", {"update": update, "pid": os.getpid()})
             if update % self.save_every == 0:
