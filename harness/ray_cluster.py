@@ -24,6 +24,8 @@ GONE_SECONDS = 45.0
 """How long nothing may listen at the address of a Ray that was there. After 60 s Ray would end all of its processes,
 the driver included, and nobody would say what to do."""
 LOOK_SECONDS = 2.0
+CLIENT_TRIES = 3
+"""How often Ray's client server is asked for a server of this client."""
 EXIT_INTERRUPTED = 3
 LOOPBACK = "127.0.0.1"
 """Where a local Ray and everything that it starts listens: nothing outside this machine can reach it."""
@@ -179,13 +181,33 @@ def _check_reachable(address: str) -> None:
             pass
 
 
+def connect(address: str) -> None:
+    """Connect this process to the Ray at an address.
+
+    Behind ``ray://`` Ray forks a server for each client, which now and then dies in gRPC's own handlers of forks before
+    it has begun: it is asked for again.
+
+    Raises:
+        OSError, ValueError, RuntimeError: no Ray answers there.
+    """
+    import ray
+
+    _check_reachable(address)
+    for left in reversed(range(CLIENT_TRIES if address.startswith("ray://") else 1)):
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+            return
+        except ConnectionAbortedError:
+            if not left:
+                raise
+
+
 def _connect(address: str | None, cells_at_once: int, pretend_gpus: int) -> None:
     import ray
 
     try:
         if address is not None:
-            _check_reachable(address)
-            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+            connect(address)
         else:
             ray.init(
                 address="local",  # not another one that happens to run on this machine

@@ -16,6 +16,7 @@ from typing import Any
 from harness import lifetime
 from harness.openrlhf.placement import Reservation
 from harness.protocol import Runtime
+from harness.ray_cluster import connect
 from harness.scheduler import Ending, Item, run_grid
 from methods.errors import UserError
 
@@ -177,7 +178,7 @@ def main() -> None:
     address, runs, cells = sys.argv[1], Path(sys.argv[2]), json.loads(Path(sys.argv[3]).read_text())
     import ray
 
-    ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    connect(address)
     items = [Item(Standin(**cell), cell.get("updates_in_all", 20), 1.0) for cell in cells]
     try:
         endings = run_grid(items, address, runs, retry_seconds=0.5)

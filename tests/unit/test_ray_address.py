@@ -6,10 +6,11 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 
 import pytest
 
-from harness.ray_cluster import ray_cluster
+from harness.ray_cluster import connect, ray_cluster
 from methods.errors import UserError
 
 
@@ -24,6 +25,29 @@ def test_nobody_is_there(address: str) -> None:
         with pytest.raises(UserError, match=message), ray_cluster(address):
             pass
     assert time.process_time() - before < 5
+
+
+@pytest.mark.parametrize(
+    ("scheme", "failures", "asked", "connected"),
+    [("ray://", 2, 3, True), ("ray://", 3, 3, False), ("", 1, 1, False)],
+)
+def test_a_client_server_that_dies_while_it_starts_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, failures: int, asked: int, connected: bool
+) -> None:
+    ray = pytest.importorskip("ray", reason="the training stack is not installed")
+    calls: list[str] = []
+
+    def init(address: str, **_: object) -> None:
+        calls.append(address)
+        if len(calls) <= failures:
+            raise ConnectionAbortedError("Initialization failure from server")
+
+    monkeypatch.setattr(ray, "init", init)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"{scheme}127.0.0.1:{server.getsockname()[1]}"
+        with nullcontext() if connected else pytest.raises(ConnectionAbortedError):
+            connect(address)
+    assert calls == [address] * asked
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
